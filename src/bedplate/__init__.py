@@ -1,0 +1,1 @@
+"""Bedplate: the foundation layer under the OLMo 3 language models."""

@@ -1,0 +1,125 @@
+"""All settings in one typed table: name, type, default, environment variable, meaning.
+
+`config.NAME` reads a setting; `with config(NAME=value):` changes it for this thread and
+context; `config.set(NAME=value)` changes it for the process. Each has an environment
+variable `BEDPLATE_NAME`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: its type is that of `default`."""
+
+    name: str
+    default: Any
+    meaning: str
+
+    @property
+    def variable(self) -> str:
+        return f"BEDPLATE_{self.name.upper()}"
+
+    def parse(self, text: str) -> Any:
+        if isinstance(self.default, bool):
+            if text.lower() in ("1", "true", "yes", "on"):
+                return True
+            if text.lower() in ("0", "false", "no", "off", ""):
+                return False
+        else:
+            try:
+                return type(self.default)(text)
+            except ValueError:
+                pass
+        raise ValueError(f"{self.variable}={text!r}: expected {type(self.default).__name__}")
+
+
+def _default_cache() -> str:
+    return str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bedplate")
+
+
+SETTINGS = (
+    Setting("num_threads", 0, "worker threads of the CPU, counting the caller; 0: one a core"),
+    Setting("cache_dir", _default_cache(), "folder of compiled kernels; empty: no disk cache"),
+    Setting("cache_size", 512, "bound of the disk cache in MiB; the oldest entries go first"),
+    Setting("check", False, "bounds-checked kernels: an access out of range is a Python error"),
+    Setting("debug", 0, "1 what ran, 2 time and bytes, 3 passes that changed the graph, "
+            "4 kernel programs, 5 LLVM IR, 6 assembly"),
+    Setting("debug_filter", "", "only kernels whose name contains this"),
+    Setting("verify", False, "verify the graph after every pass"),
+    Setting("pending_nodes", 20000, "a thread's pending graph is run when it holds this many nodes"),
+    Setting("fusion", True, "fuse element-wise ops, reductions and epilogues into single kernels"),
+    Setting("folding", True, "fold constant subgraphs"),
+    Setting("cse", True, "merge equal subexpressions"),
+    Setting("algebra", True, "value-exact algebraic rewrites"),
+    Setting("pooling", True, "keep freed memory for reuse"),
+    Setting("threads", True, "run kernels on all worker threads; off: on the caller alone"),
+    Setting("jit", True, "bp.jit captures; off: the function runs as it stands"),
+)  # fmt: skip
+_BY_NAME = {s.name: s for s in SETTINGS}
+
+
+class Config(threading.local):
+    """The settings as seen by this thread."""
+
+    _process: dict[str, Any] = {}
+
+    def __init__(self) -> None:
+        self._overrides: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        overrides = self._overrides
+        if name in overrides:
+            return overrides[name]
+        try:
+            return Config._process[name]
+        except KeyError:
+            raise AttributeError(
+                f"no setting {name!r}; there are {', '.join(_BY_NAME)}"
+            ) from None
+
+    @contextmanager
+    def __call__(self, **changes: Any) -> Iterator[None]:
+        _check_names(changes)
+        before = self._overrides
+        self._overrides = {**before, **changes}
+        try:
+            yield
+        finally:
+            self._overrides = before
+
+    def set(self, **changes: Any) -> None:
+        """Change settings for the whole process."""
+        _check_names(changes)
+        Config._process.update(changes)
+
+
+def _check_names(changes: dict[str, Any]) -> None:
+    for name, value in changes.items():
+        if name not in _BY_NAME:
+            raise AttributeError(f"no setting {name!r}; there are {', '.join(_BY_NAME)}")
+        wanted = type(_BY_NAME[name].default)
+        if not isinstance(value, wanted):
+            raise TypeError(f"config.{name} takes a {wanted.__name__}, got {value!r}")
+
+
+def _from_environment() -> dict[str, Any]:
+    values = {}
+    for setting in SETTINGS:
+        text = os.environ.get(setting.variable)
+        values[setting.name] = setting.default if text is None else setting.parse(text)
+    return values
+
+
+Config._process = _from_environment()
+config = Config()

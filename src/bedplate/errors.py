@@ -1,0 +1,52 @@
+"""Every error that Bedplate raises on purpose.
+
+Two roots: `UserError` is a mistake that the caller can mend (a shape, a dtype, a
+device, a file, memory); `InternalError` is ours, and its message says so.
+"""
+
+
+class BedplateError(Exception):
+    """The root of all errors that Bedplate raises on purpose."""
+
+
+class UserError(BedplateError):
+    """A mistake that the caller can mend; the message says how."""
+
+
+class ShapeError(UserError, ValueError):
+    """Shapes that do not fit an operation."""
+
+
+class DTypeError(UserError, TypeError):
+    """Data types that do not fit an operation."""
+
+
+class DeviceError(UserError, RuntimeError):
+    """A device that is unknown, absent or failed."""
+
+
+class OutOfMemoryError(UserError, MemoryError):
+    """Memory is exhausted; the message lists the largest holders."""
+
+
+class GradientError(UserError, RuntimeError):
+    """A gradient that cannot be had: a freed graph, an op without one, a wrong root."""
+
+
+class CheckpointError(UserError, ValueError):
+    """A file of weights or settings that is damaged, incomplete or contradicts itself."""
+
+
+class KernelError(UserError, TypeError):
+    """A kernel that cannot be staged, compiled or run; names the user's line."""
+
+
+class CaptureError(UserError, RuntimeError):
+    """Something that a captured step may not do, such as reading a value."""
+
+
+class InternalError(BedplateError):
+    """A fault of Bedplate itself. Please report it with the message."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} (this is a fault of Bedplate: please report it)"

@@ -1,0 +1,100 @@
+"""Node: one value of the tensor graph, the intermediate representation that the compiler reads.
+
+A node is an op, its input nodes and its attributes, with the shape, dtype and device of the
+result. It is immutable but for one change: when its value has been computed, `realise` stores
+the block that holds it and lets go of the inputs, so that the graph behind it can be freed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the record of an op stands a floor above; a node only carries it
+    from bedplate.devices.device import Device
+    from bedplate.dtypes import DType
+
+Shape = tuple[int, ...]
+Attributes = dict[str, Any]
+NO_ATTRIBUTES: Attributes = {}
+
+
+class Node:
+    """One value: `op(*inputs, **attributes)`, computed later, or `block` once it is known.
+
+    shape, dtype   of the value; for an op with several outputs, tuples of them (such a
+                   node is read through `output` nodes)
+    attributes     hashable values by name; never changed
+    block          the memory that holds the value (contiguous, row-major), or None
+    site           (code, instruction) of the user's line that made it, or None
+    """
+
+    __slots__ = (
+        "__weakref__", "attributes", "block", "device", "dtype", "inputs", "op", "shape", "site",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        op: Any,
+        inputs: tuple[Node, ...],
+        attributes: Attributes,
+        shape: Any,
+        dtype: DType | Any,
+        device: Device,
+        block: Any = None,
+        site: Any = None,
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.attributes = attributes
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+        self.block = block
+        self.site = site
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def realise(self, block: Any) -> None:
+        """Store the computed value and let go of the graph behind it."""
+        self.block = block
+        self.inputs = ()
+
+    def line(self) -> str:
+        """`file:line` of the user's code that made this node, or 'unknown line'."""
+        if self.site is None:
+            return "unknown line"
+        code, instruction = self.site
+        line = code.co_firstlineno
+        for start, end, number in code.co_lines():
+            if start <= instruction < end and number is not None:
+                line = number
+                break
+        return f"{code.co_filename}:{line}"
+
+    def __repr__(self) -> str:
+        state = "realised" if self.block is not None else f"{len(self.inputs)} inputs"
+        return f"<Node {self.op.name} {self.shape} {self.dtype} {state}>"
+
+
+def topological_order(roots: list[Node]) -> list[Node]:
+    """Every node that `roots` need and that has no value yet, inputs first; no recursion.
+
+    cost  linear in nodes and edges
+    """
+    order: list[Node] = []
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+            continue
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack.append((node, True))
+        if node.block is None:
+            stack.extend((source, False) for source in reversed(node.inputs))
+    return order

@@ -1,0 +1,111 @@
+"""Op: the record that says everything about one operation, and how records are applied.
+
+One op, one place. A record holds the shape and dtype rule, the NumPy reference, the gradient,
+how a device computes it, and sample inputs. The function, the method, the documentation and
+the tests' tables are derived from it.
+
+Kinds, and what the compiler asks of each:
+
+| kind        | meaning                                           | the compiler uses                |
+|-------------|---------------------------------------------------|----------------------------------|
+| leaf        | buffer, constant, placeholder, iota               | the name                         |
+| elementwise | one output element from the same element of each  | emit(dtype, values, attributes)  |
+|             | input; inputs broadcast                           |                                  |
+| view        | reshape, permute, expand, slice, output           | the name and attributes          |
+| reduce      | over `axes`, which are kept with size 1           | initial, combine, finish         |
+| gather      | take: whole slices by index along one axis        | the name and attributes          |
+| assemble    | concat, pad, update: regions of one output        | the name and attributes          |
+| kernel      | has kernels of its own                            | lower(builder, node, in, out)    |
+| composed    | other ops; recorded and differentiated as one     | expand(inputs, attributes)       |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bedplate.errors import InternalError
+from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node
+
+Infer = Callable[[tuple[Any, ...], Attributes], tuple[Any, Any]]
+# (grad_out, inputs, output, **attributes) -> one gradient or None per input, in ops
+Gradient = Callable[..., tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class NoGradient:
+    """Why an op has no gradient; shown to whoever asks for one."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Inputs (arrays or a function of a random generator) and attributes for the op's tests."""
+
+    inputs: Callable[..., Sequence[Any]]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Op:
+    """The record of one operation; see the head of this file for what each kind needs.
+
+    infer       (inputs, attributes) -> (shape, dtype); raises ShapeError or DTypeError;
+                inputs are anything with .shape and .dtype
+    reference   (*arrays, **attributes) -> array, or a tuple for several outputs
+    gradient    (grad_out, inputs, output, **attributes) -> a gradient or None per input,
+                built of ops; NoGradient(reason) if there is none
+    emit        elementwise: (dtype, values, attributes) -> kernel-language value, where the
+                values are scalars or vectors of the inputs' dtypes and dtype is the output's
+    expand      composed: (inputs, attributes) -> output (or tuple), built of other ops
+    lower       kernel: (builder, node, inputs, outputs) -> None; see compiler/builder.py
+    initial     reduce: (dtype) -> the start value, a Python number
+    combine     reduce: (a, b) -> kernel-language value
+    accumulate  reduce: (input dtype) -> dtype of the accumulator
+    n_outputs   how many values the op gives
+    epilogue    kernel: can apply an element-wise chain to each value that it stores
+    promote     elementwise: cast the inputs to their common dtype first
+    """
+
+    name: str
+    kind: str
+    infer: Infer
+    reference: Callable[..., Any] | None = None
+    gradient: Gradient | NoGradient = NoGradient("none was given")
+    emit: Callable[..., Any] | None = None
+    expand: Callable[..., Any] | None = None
+    lower: Callable[..., None] | None = None
+    initial: Callable[..., Any] | None = None
+    combine: Callable[..., Any] | None = None
+    accumulate: Callable[..., Any] | None = None
+    n_outputs: int = 1
+    epilogue: bool = False
+    promote: bool = False
+    samples: tuple[Sample, ...] = ()
+    doc: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Op {self.name}>"
+
+
+REGISTRY: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    """Enter a record into the table from which tests, methods and documentation are derived."""
+    if op.name in REGISTRY:
+        raise InternalError(f"two ops are called {op.name!r}")
+    REGISTRY[op.name] = op
+    return op
+
+
+def apply(op: Op, inputs: tuple[Any, ...], attributes: Attributes = NO_ATTRIBUTES) -> Any:
+    """Apply an op to nodes (gives a node) or to tensors (gives a tensor, and records it).
+
+    The same text therefore serves as a user's function, as the expansion of a composed op and
+    as a gradient: what the first input is decides.
+    """
+    return inputs[0]._apply(op, inputs, attributes)
