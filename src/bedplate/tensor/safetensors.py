@@ -172,7 +172,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 def _map(path: Path, header: Header) -> np.ndarray:
     if not any(entry.end > entry.begin for entry in header.entries.values()):
         return np.empty(0, np.uint8)  # an empty range cannot be mapped
-    return np.memmap(path, np.uint8, "r", offset=header.data_start)
+    return np.asarray(np.memmap(path, np.uint8, "r", offset=header.data_start))
 
 
 def write(
@@ -204,7 +204,7 @@ def write(
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def write_atomically(path: str | os.PathLike[str], chunks: list[Any]) -> None:
