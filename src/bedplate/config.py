@@ -55,12 +55,14 @@ SETTINGS = (
             "4 kernel programs, 5 LLVM IR, 6 assembly"),
     Setting("debug_filter", "", "only kernels whose name contains this"),
     Setting("verify", False, "verify the graph after every pass"),
-    Setting("pending_nodes", 20000, "a thread's pending graph is run when it holds this many nodes"),
+    Setting("pending_nodes", 20000, "a thread's pending graph is run when it holds so many nodes"),
     Setting("fusion", True, "fuse element-wise ops, reductions and epilogues into single kernels"),
     Setting("folding", True, "fold constant subgraphs"),
     Setting("cse", True, "merge equal subexpressions"),
     Setting("algebra", True, "value-exact algebraic rewrites"),
     Setting("pooling", True, "keep freed memory for reuse"),
+    Setting("pool_size", 0, "bound in MiB of freed memory kept for reuse; 0: half the limit"),
+    Setting("memory_limit", 0, "bound in MiB of memory in use; 0: what the machine has"),
     Setting("threads", True, "run kernels on all worker threads; off: on the caller alone"),
     Setting("jit", True, "bp.jit captures; off: the function runs as it stands"),
 )  # fmt: skip
@@ -76,17 +78,8 @@ class Config(threading.local):
         self._overrides: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        overrides = self._overrides
-        if name in overrides:
-            return overrides[name]
-        try:
-            return Config._process[name]
-        except KeyError:
-            raise AttributeError(
-                f"no setting {name!r}; there are {', '.join(_BY_NAME)}"
-            ) from None
+        # a setting is found before, by its property
+        raise AttributeError(f"no setting {name!r}; there are {', '.join(_BY_NAME)}")
 
     @contextmanager
     def __call__(self, **changes: Any) -> Iterator[None]:
@@ -121,5 +114,20 @@ def _from_environment() -> dict[str, Any]:
     return values
 
 
-Config._process = _from_environment()
+def _reader(name: str) -> property:
+    # kernels are launched and memory is allocated by what this returns: 0.1 us
+    process = Config._process
+
+    def read(self: Config) -> Any:
+        overrides = self._overrides
+        if overrides and name in overrides:
+            return overrides[name]
+        return process[name]
+
+    return property(read)
+
+
+Config._process.update(_from_environment())
+for _name in _BY_NAME:
+    setattr(Config, _name, _reader(_name))
 config = Config()

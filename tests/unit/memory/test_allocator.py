@@ -1,0 +1,186 @@
+"""Blocks are aligned, come home by themselves, and running out of memory is a clear error."""
+
+import gc
+import itertools
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from bedplate import dtypes
+from bedplate.config import config
+from bedplate.errors import InternalError, OutOfMemoryError
+from bedplate.memory import Block, allocate, allocator, release_cache
+from bedplate.memory.classes import ALIGNMENT, SIZES, SMALL_BYTES, SMALL_CLASS, class_bytes
+
+SIZES_TO_TRY = [0, 1, 64, 65, 4096, SMALL_BYTES, SMALL_BYTES + 1, 1 << 20, (1 << 20) + 1, 9 << 20]
+
+
+@pytest.mark.parametrize("pooling", [True, False])
+@pytest.mark.parametrize("nbytes", SIZES_TO_TRY)
+def test_aligned_and_writable(nbytes, pooling):
+    with config(pooling=pooling):
+        block = allocate(nbytes)
+    assert block.address % ALIGNMENT == 0
+    assert block.nbytes == nbytes
+    array = block.array(np.uint8, (nbytes,))
+    array[:] = 7
+    assert array.sum() == 7 * nbytes
+
+
+def test_classes_waste_little_and_are_consistent():
+    for nbytes in [*range(1, 5000, 7), 70_000, 3_000_000, 1 << 24]:
+        size = class_bytes(nbytes)
+        assert nbytes <= size
+        assert size <= max(nbytes * 1.126, nbytes + 63, -(-nbytes // (1 << 21)) * (1 << 21))
+    assert sorted(SIZES) == SIZES
+    for nbytes in range(SMALL_BYTES + 1):
+        assert SIZES[SMALL_CLASS[(nbytes + 63) >> 6]] == class_bytes(nbytes)
+
+
+@pytest.mark.parametrize("nbytes", [100, 100_000, 3 << 20])
+def test_a_freed_block_is_used_again(nbytes):
+    address = allocate(nbytes).address
+    assert allocate(nbytes).address == address
+
+
+def test_live_blocks_never_overlap():
+    generator = np.random.default_rng(0)
+    live = []
+    for nbytes in generator.integers(0, 200_000, 600):
+        live.append(allocate(int(nbytes)))
+        if len(live) > 100:
+            del live[int(generator.integers(len(live)))]
+    spans = sorted((b.address, b.address + max(b.nbytes, 1)) for b in live)
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+
+
+def test_array_keeps_its_block_alive():
+    array = allocate(400).array(dtypes.float32, (10, 10))
+    array[:] = 3
+    others = [allocate(400).array(dtypes.float32, (100,)) for _ in range(50)]
+    for other in others:
+        other[:] = 5
+    assert (array == 3).all()
+
+
+def test_array_in_bfloat16_and_its_bounds():
+    block = allocate(20)
+    assert block.array(dtypes.bfloat16, (2, 5)).dtype == dtypes.bfloat16.numpy
+    with pytest.raises(InternalError, match=r"\(11,\) bfloat16 does not fit 20 bytes"):
+        block.array(dtypes.bfloat16, (11,))
+
+
+def test_from_numpy_shares_and_keeps_alive():
+    array = np.arange(12, dtype=np.float32)
+    block = Block.from_numpy(array)
+    assert block.address == array.ctypes.data
+    del array
+    assert block.array(np.float32, (12,))[11] == 11
+    with pytest.raises(InternalError, match="C-contiguous"):
+        Block.from_numpy(np.zeros((3, 4)).T)
+
+
+def test_freed_on_another_thread_comes_home():
+    blocks = [allocate(1000) for _ in range(40)]
+    addresses = {b.address for b in blocks}
+    thread = threading.Thread(target=blocks.clear)
+    thread.start()
+    thread.join()
+    again = [allocate(1000) for _ in range(200)]
+    assert addresses <= {b.address for b in again}
+
+
+def test_memory_of_an_ended_thread_is_used_again():
+    survivors = []
+    addresses = set()
+
+    def work():
+        blocks = [allocate(3000) for _ in range(20)]
+        addresses.update(b.address for b in blocks)
+        survivors.extend(blocks[:10])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    survivors.clear()
+    gc.collect()
+    again = [allocate(3000) for _ in range(400)]
+    assert addresses <= {b.address for b in again}
+
+
+def test_many_threads_at_once():
+    wrong = []
+
+    def work(number):
+        for turn in range(300):
+            blocks = [allocate(n) for n in (8, 500, 70_000)]
+            arrays = [b.array(np.uint8, (b.nbytes,)) for b in blocks]
+            for array in arrays:
+                array[:] = (number + turn) % 256
+            wrong.extend(a for a in arrays if not (a == (number + turn) % 256).all())
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_kept_memory_is_bounded():
+    release_cache()
+    with config(pool_size=8):
+        blocks = [allocate(4 << 20) for _ in range(6)]
+        del blocks
+        allocate(2 << 20)
+        assert allocator._shared.large_free_bytes <= 8 << 20
+    with config(pooling=False):
+        block = allocate(4 << 20)
+        del block
+        assert allocator._shared.large_free_bytes == 0
+
+
+def test_out_of_memory_names_the_largest_holders():
+    held = allocate(30 << 20, site="model.py:77")
+    with pytest.raises(OutOfMemoryError, match=r"(?s)no memory for 1\.0 TiB, asked for at x\.py:3"
+                       r".*30\.0 MiB   made at model\.py:77"):  # fmt: skip
+        allocate(1 << 40, site="x.py:3")
+    with pytest.raises(MemoryError), config(memory_limit=40):
+        allocate(32 << 20)
+    del held
+    assert allocate(1 << 20).nbytes == 1 << 20
+    with pytest.raises(OutOfMemoryError):
+        allocate(1 << 70)
+
+
+def test_negative_is_refused():
+    with pytest.raises(InternalError, match="must not be negative"):
+        allocate(-1)
+
+
+def test_steady_use_does_not_grow():
+    def use():
+        for nbytes in SIZES_TO_TRY:
+            allocate(nbytes)
+
+    use()
+    before = allocator._shared.slab_bytes, allocator._shared.large_free_bytes
+    for _ in range(100):
+        use()
+    assert (allocator._shared.slab_bytes, allocator._shared.large_free_bytes) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_allocates_and_leaves_its_parents_values_alone():
+    block = allocate(3 << 20)
+    array = block.array(np.uint8, (3 << 20,))
+    array[:] = 1
+    child = os.fork()
+    if child == 0:
+        array[:] = 2
+        ok = allocate(3 << 20).nbytes == 3 << 20 and allocate(10).nbytes == 10
+        os._exit(0 if ok else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (array == 1).all()
