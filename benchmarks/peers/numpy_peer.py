@@ -1,0 +1,65 @@
+"""NumPy, as its users would write it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cases import mlp_gradients
+
+VERSION = np.__version__
+
+
+def as_arrays(results: Any) -> list[np.ndarray]:
+    return [np.asarray(result) for result in results]
+
+
+def matmul(p: Any, inputs: Any) -> Any:
+    a, b = inputs
+    if p.get("dtype") == "bfloat16":
+        return None
+    if p.get("transpose_a"):
+        a = np.ascontiguousarray(a.swapaxes(-1, -2)).swapaxes(-1, -2)
+    if p.get("transpose_b"):
+        b = np.ascontiguousarray(b.swapaxes(-1, -2)).swapaxes(-1, -2)
+    return lambda: [a @ b]
+
+
+def chain(p: Any, inputs: Any) -> Any:
+    a, b = inputs
+    return lambda: [np.maximum((a + b) * 2, 0)]
+
+
+def softmax(p: Any, inputs: Any) -> Any:
+    if p.get("backward"):
+        return None
+    (x,) = inputs
+
+    def run() -> Any:
+        y = np.exp(x - x.max(-1, keepdims=True))
+        y /= y.sum(-1, keepdims=True)
+        return [y]
+
+    return run
+
+
+def rms_norm(p: Any, inputs: Any) -> Any:
+    if p.get("backward"):
+        return None
+    x, weight = inputs
+    eps = np.float32(1e-6)
+    return lambda: [x * (1 / np.sqrt((x * x).mean(-1, keepdims=True) + eps)) * weight]
+
+
+def mlp_step(p: Any, inputs: Any) -> Any:
+    x, targets, *weights = inputs
+    weights = [weight.copy() for weight in weights]
+
+    def run() -> Any:
+        loss, grads = mlp_gradients(x, targets, weights)
+        for weight, grad in zip(weights, grads, strict=True):
+            weight -= np.float32(0.01) * grad
+        return [loss]
+
+    return run

@@ -1,0 +1,138 @@
+"""PyTorch: eager, or through torch.compile when BENCHMARK_TORCH_COMPILE is set."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+VERSION = torch.__version__
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
+
+
+def prepare(function: Any) -> Any:
+    """Compile, if this peer is the compiled one."""
+    return torch.compile(function) if "BENCHMARK_TORCH_COMPILE" in os.environ else function
+
+
+def as_arrays(results: Any) -> list[np.ndarray]:
+    return [result.detach().float().numpy() if result.dtype == torch.bfloat16
+            else result.detach().numpy() for result in results]  # fmt: skip
+
+
+def _leaf(array: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(array).requires_grad_()
+
+
+def _with_gradient(function: Any, leaves: list[torch.Tensor], grad: torch.Tensor | None) -> Any:
+    function = prepare(function)
+
+    def run() -> Any:
+        for leaf in leaves:
+            leaf.grad = None
+        output = function(*leaves)
+        output.backward(grad)
+        return [output, *(leaf.grad for leaf in leaves)]
+
+    return run
+
+
+def _without_gradient(function: Any, *inputs: torch.Tensor) -> Any:
+    function = prepare(function)
+
+    def run() -> Any:
+        with torch.no_grad():
+            return [function(*inputs)]
+
+    return run
+
+
+def matmul(p: Any, inputs: Any) -> Any:
+    a, b = (torch.from_numpy(x) for x in inputs)
+    if p.get("dtype") == "bfloat16":
+        a, b = a.bfloat16(), b.bfloat16()
+    if p.get("transpose_a"):
+        a = a.transpose(-1, -2).contiguous().transpose(-1, -2)
+    if p.get("transpose_b"):
+        b = b.transpose(-1, -2).contiguous().transpose(-1, -2)
+    return _without_gradient(lambda a, b: a @ b, a, b)
+
+
+def chain(p: Any, inputs: Any) -> Any:
+    a, b = (torch.from_numpy(x) for x in inputs)
+    return _without_gradient(lambda a, b: torch.relu((a + b) * 2), a, b)
+
+
+def softmax(p: Any, inputs: Any) -> Any:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, -1)
+
+    if p.get("backward"):
+        return _with_gradient(function, [_leaf(inputs[0])], torch.from_numpy(inputs[1]))
+    return _without_gradient(function, torch.from_numpy(inputs[0]))
+
+
+def rms_norm(p: Any, inputs: Any) -> Any:
+    def function(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return F.rms_norm(x, x.shape[-1:], weight, 1e-6)
+
+    if p.get("backward"):
+        leaves = [_leaf(inputs[0]), _leaf(inputs[1])]
+        return _with_gradient(function, leaves, torch.from_numpy(inputs[2]))
+    return _without_gradient(function, *(torch.from_numpy(x) for x in inputs))
+
+
+def cross_entropy(p: Any, inputs: Any) -> Any:
+    targets = torch.from_numpy(inputs[1])
+    return _with_gradient(lambda x: F.cross_entropy(x, targets), [_leaf(inputs[0])], None)
+
+
+def attention(p: Any, inputs: Any) -> Any:
+    mask = None
+    if "window" in p:
+        distance = torch.arange(p["time"])[:, None] - torch.arange(p["time"])[None, :]
+        mask = (distance >= 0) & (distance < p["window"])
+
+    def function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+
+    if p.get("backward"):
+        return _with_gradient(function, [_leaf(x) for x in inputs[:3]], torch.from_numpy(inputs[3]))
+    return _without_gradient(function, *(torch.from_numpy(x) for x in inputs))
+
+
+def build_ops(p: Any, inputs: Any) -> Any:
+    a, b = (torch.from_numpy(x) for x in inputs)
+
+    def run() -> Any:
+        x = a
+        for _ in range(p["ops"]):
+            x = x + b
+        return [x]
+
+    return run
+
+
+def mlp_step(p: Any, inputs: Any) -> Any:
+    x, targets = (torch.from_numpy(array) for array in inputs[:2])
+    weights = [_leaf(array.copy()) for array in inputs[2:]]
+
+    def loss_of(x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(F.linear(x, weights[0], weights[1]))
+        hidden = torch.relu(F.linear(hidden, weights[2], weights[3]))
+        return F.cross_entropy(F.linear(hidden, weights[4], weights[5]), targets)
+
+    loss_of = prepare(loss_of)
+    optimiser = torch.optim.SGD(weights, lr=0.01)
+
+    def run() -> Any:
+        optimiser.zero_grad()
+        loss = loss_of(x, targets)
+        loss.backward()
+        optimiser.step()
+        return [loss]
+
+    return run
