@@ -226,7 +226,8 @@ def mlp_gradients(x: np.ndarray, targets: np.ndarray, weights: Arrays) -> tuple[
     activations = [x]
     for i, (weight, bias) in enumerate(layers):
         x = x @ weight.T + bias
-        activations.append(np.maximum(x, 0) if i < len(layers) - 1 else x)
+        x = np.maximum(x, 0) if i < len(layers) - 1 else x
+        activations.append(x)
     loss, grad = _cross_entropy_answer({}, [activations[-1], targets])
     grads: Arrays = []
     for i, (weight, _) in reversed(list(enumerate(layers))):

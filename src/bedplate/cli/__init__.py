@@ -1,1 +1,1 @@
-"""The cli floor."""
+"""The command line: train, generate, doctor."""
