@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from bedplate.errors import DeviceError
+
 if TYPE_CHECKING:  # the record of an op stands a floor above; a node only carries it
     from bedplate.devices.device import Device
     from bedplate.dtypes import DType
@@ -56,10 +60,36 @@ class Node:
     def ndim(self) -> int:
         return len(self.shape)
 
+    def _apply(self, op: Any, inputs: tuple[Node, ...], attributes: Attributes) -> Node:
+        """The node of `op` applied to `inputs`; the shape and dtype rule runs here."""
+        shape, dtype = op.infer(inputs, attributes)
+        device = inputs[0].device
+        for other in inputs:
+            if other.device is not device and other.device != device:
+                raise_mixed_devices(op, inputs)
+        return Node(op, inputs, attributes, shape, dtype, device)
+
+    def _from_node(self, node: Node) -> Node:
+        """A value of this class that holds `node`: for a node, the node itself."""
+        return node
+
+    def _alias(self) -> Node:
+        """Another holder of the same value: for a node, the node itself."""
+        return self
+
+    def _lift(self, value: Any) -> Node:
+        """A value made of an array or a list; nodes hold no data of their own."""
+        raise TypeError(f"a graph node cannot be combined with a {type(value).__name__}")
+
     def realise(self, block: Any) -> None:
         """Store the computed value and let go of the graph behind it."""
         self.block = block
         self.inputs = ()
+
+    def array(self) -> Any:
+        """The computed value as a NumPy array over the node's memory; not to be written."""
+        block = self.block
+        return block if isinstance(block, np.ndarray) else block.array(self.dtype, self.shape)
 
     def line(self) -> str:
         """`file:line` of the user's code that made this node, or 'unknown line'."""
@@ -76,6 +106,15 @@ class Node:
     def __repr__(self) -> str:
         state = "realised" if self.block is not None else f"{len(self.inputs)} inputs"
         return f"<Node {self.op.name} {self.shape} {self.dtype} {state}>"
+
+
+def raise_mixed_devices(op: Any, inputs: tuple[Node, ...]) -> None:
+    """Refuse inputs that live on different devices."""
+    lines = [f"{op.name}: the inputs are on different devices"]
+    for node in inputs:
+        lines.append(f"  {node.shape} {node.dtype} on {node.device}   made at {node.line()}")
+    lines.append("  move them to one device with .to(device)")
+    raise DeviceError("\n".join(lines))
 
 
 def topological_order(roots: list[Node]) -> list[Node]:

@@ -8,7 +8,7 @@ Kinds, and what the compiler asks of each:
 
 | kind        | meaning                                           | the compiler uses                |
 |-------------|---------------------------------------------------|----------------------------------|
-| leaf        | buffer, constant, placeholder, iota               | the name                         |
+| leaf        | buffer, constant, placeholder, iota               | the name and attributes          |
 | elementwise | one output element from the same element of each  | emit(dtype, values, attributes)  |
 |             | input; inputs broadcast                           |                                  |
 | view        | reshape, permute, expand, slice, output           | the name and attributes          |
@@ -25,8 +25,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bedplate.dtypes import DType
 from bedplate.errors import InternalError
-from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node
+from bedplate.graph.node import NO_ATTRIBUTES, Attributes
 
 Infer = Callable[[tuple[Any, ...], Attributes], tuple[Any, Any]]
 # (grad_out, inputs, output, **attributes) -> one gradient or None per input, in ops
@@ -67,7 +68,9 @@ class Op:
     accumulate  reduce: (input dtype) -> dtype of the accumulator
     n_outputs   how many values the op gives
     epilogue    kernel: can apply an element-wise chain to each value that it stores
-    promote     elementwise: cast the inputs to their common dtype first
+    promote     elementwise: the dtype to which inputs are cast first: "" as they are,
+                "common" what holds all, "float" the same with integers as float32
+    dtypes      the dtypes that the first input may have; for tables and tests
     """
 
     name: str
@@ -83,7 +86,8 @@ class Op:
     accumulate: Callable[..., Any] | None = None
     n_outputs: int = 1
     epilogue: bool = False
-    promote: bool = False
+    promote: str = ""
+    dtypes: tuple[DType, ...] = ()
     samples: tuple[Sample, ...] = ()
     doc: str = ""
 

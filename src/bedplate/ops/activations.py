@@ -1,0 +1,194 @@
+"""Activation functions, element by element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bedplate import kernel as language
+from bedplate.dtypes import FLOATS
+from bedplate.ops.arithmetic import multiply
+from bedplate.ops.build import Value, number
+from bedplate.ops.comparison import greater
+from bedplate.ops.convert import where
+from bedplate.ops.elementwise import NUMBERS, unary
+from bedplate.ops.exponential import exp
+from bedplate.ops.samples import floats, integers, one
+from bedplate.ops.trigonometry import tanh
+
+SQRT_HALF = 1 / math.sqrt(2)
+INVERSE_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
+# the tanh form of gelu: Hendrycks and Gimpel 2016, arXiv:1606.08415, section 2
+TANH_SCALE = math.sqrt(2 / math.pi)
+TANH_CUBIC = 0.044715
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def relu_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """1 above 0, else 0"""
+    return (where(greater(inputs[0], 0), grad_out, number(grad_out, 0.0)),)
+
+
+@unary(
+    reference=lambda x: np.maximum(x, 0),
+    emit=lambda t, x: language.maximum(x, 0),
+    gradient=relu_gradient,
+    samples=(*one(), integers((9,))),
+    dtypes=NUMBERS,
+    promote="common",
+)
+def relu(x: Value) -> Value:
+    """Cut off below zero: y = max(x, 0); NaN stays NaN; the gradient at 0 is 0.
+
+    >>> import bedplate as bp
+    >>> bp.relu(bp.tensor([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+
+
+def _sigmoid(x: Any) -> Any:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
+
+
+def sigmoid_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """dy = y (1 - y) dx"""
+    return (multiply(multiply(grad_out, output), 1 - output),)
+
+
+@unary(
+    reference=_sigmoid,
+    emit=lambda t, x: language.maths.sigmoid(x),
+    gradient=sigmoid_gradient,
+    samples=one(),
+)
+def sigmoid(x: Value) -> Value:
+    """The logistic function: y = 1 / (1 + exp(-x)); no overflow on either side.
+
+    >>> import bedplate as bp
+    >>> bp.sigmoid(bp.tensor([0.0, -1000.0])).tolist()
+    [0.5, 0.0]
+    """
+
+
+def silu_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """dy = s (1 + x (1 - s)) dx with s = sigmoid(x)"""
+    (x,) = inputs
+    s = sigmoid(x)
+    return (multiply(grad_out, multiply(s, 1 + multiply(x, 1 - s))),)
+
+
+@unary(
+    reference=lambda x: x * _sigmoid(x),
+    emit=lambda t, x: x * language.maths.sigmoid(x),
+    gradient=silu_gradient,
+    samples=one(),
+)
+def silu(x: Value) -> Value:
+    """The sigmoid linear unit: y = x sigmoid(x), also called swish.
+
+    source   Elfwing et al. 2017, arXiv:1702.03118
+    >>> import bedplate as bp
+    >>> bp.silu(bp.tensor([0.0])).tolist()
+    [0.0]
+    """
+
+
+def erf_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """dy = 2 / sqrt(pi) exp(-x^2) dx"""
+    (x,) = inputs
+    return (multiply(grad_out, multiply(exp(-multiply(x, x)), 2 / math.sqrt(math.pi))),)
+
+
+@unary(
+    reference=lambda x: _erf(x),
+    emit=lambda t, x: language.maths.erf(x),
+    gradient=erf_gradient,
+    samples=one(),
+)
+def erf(x: Value) -> Value:
+    """The error function: y = 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.
+
+    >>> import bedplate as bp
+    >>> bp.erf(bp.tensor([0.0])).tolist()
+    [0.0]
+    """
+
+
+def gelu_exact_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """dy = (F(x) + x f(x)) dx with F and f the normal distribution and its density"""
+    (x,) = inputs
+    below = multiply(1 + erf(multiply(x, SQRT_HALF)), 0.5)
+    density = multiply(exp(multiply(multiply(x, x), -0.5)), INVERSE_SQRT_2PI)
+    return (multiply(grad_out, below + multiply(x, density)),)
+
+
+@unary(
+    reference=lambda x: x * 0.5 * (1 + _erf(x * SQRT_HALF)),
+    emit=lambda t, x: x * 0.5 * (1 + language.maths.erf(x * SQRT_HALF)),
+    gradient=gelu_exact_gradient,
+    samples=one(),
+)
+def gelu_exact(x: Value) -> Value:
+    """The Gaussian error linear unit: y = x (1 + erf(x / sqrt 2)) / 2."""
+
+
+def gelu_tanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """dy = ((1 + h) / 2 + x (1 - h^2) u' / 2) dx with h = tanh(u), u = c (x + d x^3)"""
+    (x,) = inputs
+    square = multiply(x, x)
+    h = tanh(multiply(multiply(x, 1 + multiply(square, TANH_CUBIC)), TANH_SCALE))
+    inner = multiply(1 + multiply(square, 3 * TANH_CUBIC), TANH_SCALE)
+    slope = multiply(multiply(x, 1 - multiply(h, h)), inner)
+    return (multiply(grad_out, multiply(1 + h + slope, 0.5)),)
+
+
+def _gelu_tanh(x: Any) -> Any:
+    return 0.5 * x * (1 + np.tanh(TANH_SCALE * (x + TANH_CUBIC * x * x * x)))
+
+
+def _gelu_tanh_emit(t: Any, x: Any) -> Any:
+    return x * 0.5 * (1 + language.maths.tanh((x + x * x * x * TANH_CUBIC) * TANH_SCALE))
+
+
+@unary(reference=_gelu_tanh, emit=_gelu_tanh_emit, gradient=gelu_tanh_gradient, samples=one())
+def gelu_tanh(x: Value) -> Value:
+    """The tanh form of gelu: y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2."""
+
+
+def gelu(x: Value, approximate: str = "none") -> Value:
+    """The Gaussian error linear unit: y = x (1 + erf(x / sqrt 2)) / 2.
+
+    approximate  "none", or "tanh": y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2
+    source       Hendrycks and Gimpel 2016, arXiv:1606.08415
+    >>> import bedplate as bp
+    >>> bp.gelu(bp.tensor([0.0])).tolist()
+    [0.0]
+    """
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
+    return gelu_exact(x) if approximate == "none" else gelu_tanh(x)
+
+
+def softplus_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """dy = sigmoid(x) dx"""
+    return (multiply(grad_out, sigmoid(inputs[0])),)
+
+
+@unary(
+    reference=lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
+    emit=lambda t, x: language.maximum(x, 0) + language.maths.log1p(language.maths.exp(-abs(x))),
+    gradient=softplus_gradient,
+    samples=(*one(), floats((7,), low=-30, high=30)),
+    dtypes=FLOATS,
+)
+def softplus(x: Value) -> Value:
+    """A smooth relu: y = log(1 + exp(x)); no overflow on either side.
+
+    >>> import bedplate as bp
+    >>> bp.softplus(bp.tensor([1000.0, -1000.0])).tolist()
+    [1000.0, 0.0]
+    """

@@ -1,0 +1,447 @@
+"""Arithmetic, element by element: + - * / // % and their relatives, minimum, maximum, clip."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bedplate import kernel as language
+from bedplate.dtypes import FLOATS
+from bedplate.ops.build import Value, number, promoted, sum_to
+from bedplate.ops.comparison import equal, greater, greater_equal, less, less_equal, logical_and
+from bedplate.ops.convert import where
+from bedplate.ops.elementwise import (
+    ANY,
+    NUMBERS,
+    binary,
+    flat_gradient,
+    row,
+    unary,
+)
+from bedplate.ops.record import apply
+from bedplate.ops.samples import floats, integers, mixed, one, two
+
+COUNTS = (integers((3, 5), (3, 5)), integers((4, 1), (6,)))
+
+
+def add_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
+    """d(a + b) = da + db"""
+    a, b = inputs
+    return sum_to(grad_out, a.shape), sum_to(grad_out, b.shape)
+
+
+@binary(
+    reference=np.add,
+    emit=lambda t, a, b: a | b if t.name == "i1" else a + b,
+    gradient=add_gradient,
+    samples=two() + COUNTS,
+    dtypes=ANY,
+)
+def add(a: Value, b: Value) -> Value:
+    """Add: y = a + b.
+
+    a, b     shapes broadcast; for bools this is a or b; integers wrap around
+    returns  their common shape and dtype
+    >>> import bedplate as bp
+    >>> bp.add(bp.tensor([1.0, 2.0]), 1).tolist()
+    [2.0, 3.0]
+    """
+
+
+def subtract_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
+    """d(a - b) = da - db"""
+    a, b = inputs
+    return sum_to(grad_out, a.shape), sum_to(negative(grad_out), b.shape)
+
+
+@binary(
+    reference=np.subtract,
+    emit=lambda t, a, b: a - b,
+    gradient=subtract_gradient,
+    samples=two() + COUNTS,
+)
+def subtract(a: Value, b: Value) -> Value:
+    """Subtract: y = a - b.
+
+    a, b     shapes broadcast; numbers; integers wrap around
+    returns  their common shape and dtype
+    >>> import bedplate as bp
+    >>> bp.subtract(bp.tensor([1.0, 2.0]), 1).tolist()
+    [0.0, 1.0]
+    """
+
+
+def multiply_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
+    """d(a b) = b da + a db"""
+    a, b = inputs
+    return sum_to(multiply(grad_out, b), a.shape), sum_to(multiply(grad_out, a), b.shape)
+
+
+@binary(
+    reference=np.multiply,
+    emit=lambda t, a, b: a & b if t.name == "i1" else a * b,
+    gradient=multiply_gradient,
+    samples=two() + COUNTS,
+    dtypes=ANY,
+)
+def multiply(a: Value, b: Value) -> Value:
+    """Multiply: y = a b.
+
+    a, b     shapes broadcast; for bools this is a and b; integers wrap around
+    returns  their common shape and dtype
+    >>> import bedplate as bp
+    >>> bp.multiply(bp.tensor([1.0, 2.0]), 3).tolist()
+    [3.0, 6.0]
+    """
+
+
+def divide_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
+    """d(a / b) = (da - y db) / b"""
+    a, b = inputs
+    quotient = divide(grad_out, b)
+    return sum_to(quotient, a.shape), sum_to(negative(multiply(quotient, output)), b.shape)
+
+
+@binary(
+    reference=np.divide,
+    emit=lambda t, a, b: a / b,
+    gradient=divide_gradient,
+    samples=two(0.5, 3.0),
+    dtypes=FLOATS,
+    promote="float",
+)
+def divide(a: Value, b: Value) -> Value:
+    """Divide: y = a / b, by the rules of IEEE 754 (1/0 is inf, 0/0 is NaN).
+
+    a, b     shapes broadcast; integers become float32
+    returns  their common shape, floating point
+    >>> import bedplate as bp
+    >>> bp.divide(bp.tensor([1, 2]), 2).tolist()
+    [0.5, 1.0]
+    """
+
+
+def _floor_division(a: Any, b: Any) -> tuple[Any, Any]:
+    """Quotient and remainder of floats as Python has them, exact for large quotients."""
+    rest = language.remainder(a, b)
+    other_sign = (rest != 0) & ((rest < 0) != (b < 0))
+    rest = language.select(
+        other_sign, rest + b, language.select(rest == 0, language.copysign(rest, b), rest)
+    )
+    exact = (a - rest) / b
+    floor = language.floor(exact)
+    floor = language.select(exact - floor > 0.5, floor + 1, floor)
+    quotient = language.select(exact == 0, language.copysign(exact, a / b), floor)
+    return language.select(b == 0, a / b, quotient), rest
+
+
+@binary(
+    reference=np.floor_divide,
+    emit=lambda t, a, b: _floor_division(a, b)[0] if t.is_float else a // b,
+    gradient=flat_gradient,
+    samples=(floats((3, 5), (3, 5)), *COUNTS, integers((19,), (19,), low=-2, high=3)),
+)
+def floor_divide(a: Value, b: Value) -> Value:
+    """Divide and round down: y = floor(a / b).
+
+    a, b     shapes broadcast; numbers; for integers x // 0 is 0 and the least integer // -1
+             wraps to itself, on every device
+    returns  their common shape and dtype
+    >>> import bedplate as bp
+    >>> bp.floor_divide(bp.tensor([7, -7]), 2).tolist()
+    [3, -4]
+    """
+
+
+def remainder_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
+    """y = a - floor(a / b) b"""
+    a, b = inputs
+    return sum_to(grad_out, a.shape), sum_to(
+        negative(multiply(grad_out, floor_divide(a, b))), b.shape
+    )
+
+
+@binary(
+    reference=np.remainder,
+    emit=lambda t, a, b: _floor_division(a, b)[1] if t.is_float else a % b,
+    gradient=remainder_gradient,
+    samples=(
+        floats((3, 5), (3, 5), low=0.7, high=0.9),
+        *COUNTS,
+        integers((19,), (19,), low=-2, high=3),
+    ),
+)
+def remainder(a: Value, b: Value) -> Value:
+    """The rest of floor division, with the sign of the divisor: y = a - floor(a / b) b.
+
+    a, b     shapes broadcast; numbers; for integers x % 0 is 0. For floats the result may
+             round up to the divisor itself: remainder(-1e-17, 1) is 1.0
+    returns  their common shape and dtype
+    >>> import bedplate as bp
+    >>> bp.remainder(bp.tensor([7, -7]), 2).tolist()
+    [1, 1]
+    """
+
+
+def fmod_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
+    """y = a - trunc(a / b) b"""
+    a, b = inputs
+    whole = divide(subtract(a, output), b)
+    return sum_to(grad_out, a.shape), sum_to(negative(multiply(grad_out, whole)), b.shape)
+
+
+@binary(
+    reference=np.fmod,
+    emit=lambda t, a, b: language.remainder(a, b),
+    gradient=fmod_gradient,
+    samples=(
+        floats((3, 5), (3, 5), low=0.7, high=0.9),
+        *COUNTS,
+        integers((19,), (19,), low=-2, high=3),
+    ),
+)
+def fmod(a: Value, b: Value) -> Value:
+    """The rest of division rounded towards zero, with the sign of the dividend.
+
+    a, b     shapes broadcast; numbers; for integers fmod(x, 0) is 0
+    returns  their common shape and dtype
+    >>> import bedplate as bp
+    >>> bp.fmod(bp.tensor([7, -7]), 2).tolist()
+    [1, -1]
+    """
+
+
+def negative_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """d(-x) = -dx"""
+    return (negative(grad_out),)
+
+
+@unary(
+    reference=np.negative,
+    emit=lambda t, x: -x,
+    gradient=negative_gradient,
+    samples=(*one(), integers((7,))),
+    dtypes=NUMBERS,
+    promote="common",
+)
+def negative(x: Value) -> Value:
+    """Change the sign: y = -x; -0.0 for 0.0, and unsigned integers wrap around.
+
+    >>> import bedplate as bp
+    >>> bp.negative(bp.tensor([1.0, -2.0])).tolist()
+    [-1.0, 2.0]
+    """
+
+
+def positive(x: Value) -> Value:
+    """The value itself: y = x.
+
+    >>> import bedplate as bp
+    >>> bp.positive(bp.tensor([1.0, -2.0])).tolist()
+    [1.0, -2.0]
+    """
+    return x
+
+
+def absolute_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """d|x| = sign(x) dx, 0 at 0"""
+    return (multiply(grad_out, sign(inputs[0])),)
+
+
+@unary(
+    reference=np.abs,
+    emit=lambda t, x: abs(x),
+    gradient=absolute_gradient,
+    samples=(*one(), floats((9,), low=0.5), integers((7,))),
+    dtypes=NUMBERS,
+    promote="common",
+)
+def abs_(x: Value) -> Value:
+    """The absolute value: y = |x|; its gradient at 0 is 0.
+
+    x        numbers; the least integer stays itself
+    >>> import bedplate as bp
+    >>> bp.abs(bp.tensor([1.0, -2.0])).tolist()
+    [1.0, 2.0]
+    """
+
+
+def _emit_sign(t: Any, x: Any) -> Any:
+    result = language.cast(x > 0, t) - language.cast(x < 0, t)
+    return language.select(x != x, x, result) if t.is_float else result
+
+
+@unary(
+    reference=np.sign,
+    emit=_emit_sign,
+    gradient=flat_gradient,
+    samples=(*one(), integers((17,), low=-2, high=3)),
+    dtypes=NUMBERS,
+    promote="common",
+)
+def sign(x: Value) -> Value:
+    """The sign: -1, 0 or 1; NaN for NaN.
+
+    >>> import bedplate as bp
+    >>> bp.sign(bp.tensor([3.0, -2.0, 0.0])).tolist()
+    [1.0, -1.0, 0.0]
+    """
+
+
+def square_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """d(x^2) = 2 x dx"""
+    return (multiply(multiply(grad_out, inputs[0]), 2),)
+
+
+@unary(
+    reference=np.square,
+    emit=lambda t, x: x * x,
+    gradient=square_gradient,
+    samples=(*one(), integers((7,))),
+    dtypes=NUMBERS,
+    promote="common",
+)
+def square(x: Value) -> Value:
+    """The square: y = x x.
+
+    >>> import bedplate as bp
+    >>> bp.square(bp.tensor([3.0, -2.0])).tolist()
+    [9.0, 4.0]
+    """
+
+
+def reciprocal_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """d(1 / x) = -y^2 dx"""
+    return (negative(multiply(grad_out, multiply(output, output))),)
+
+
+@unary(
+    reference=lambda x: 1 / x,
+    emit=lambda t, x: 1 / x,
+    gradient=reciprocal_gradient,
+    samples=one(0.5, 3.0),
+)
+def reciprocal(x: Value) -> Value:
+    """The reciprocal: y = 1 / x; inf with the sign of x at 0.
+
+    >>> import bedplate as bp
+    >>> bp.reciprocal(bp.tensor([4.0, 2.0])).tolist()
+    [0.25, 0.5]
+    """
+
+
+def _extreme_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
+    """All to the side that is the result; half to each where both are (NaN counts as equal)."""
+    a, b = inputs
+    zero = number(grad_out, 0.0)
+    half = multiply(grad_out, 0.5)
+    tie = equal(a, b)
+    to_a = where(tie, half, where(equal(a, output), grad_out, zero))
+    to_b = where(tie, half, where(equal(b, output), grad_out, zero))
+    return sum_to(to_a, a.shape), sum_to(to_b, b.shape)
+
+
+def minimum_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
+    """The gradient goes to the smaller; where both are equal each gets half."""
+    return _extreme_gradient(grad_out, inputs, output)
+
+
+@binary(
+    reference=np.minimum,
+    emit=lambda t, a, b: language.minimum(a, b),
+    gradient=minimum_gradient,
+    samples=two() + COUNTS,
+)
+def minimum(a: Value, b: Value) -> Value:
+    """The smaller of two: y = min(a, b); NaN if either is NaN.
+
+    a, b     shapes broadcast; numbers
+    returns  their common shape and dtype; at a tie each gets half of the gradient
+    >>> import bedplate as bp
+    >>> bp.minimum(bp.tensor([1.0, 4.0]), 2).tolist()
+    [1.0, 2.0]
+    """
+
+
+def maximum_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
+    """The gradient goes to the larger; where both are equal each gets half."""
+    return _extreme_gradient(grad_out, inputs, output)
+
+
+@binary(
+    reference=np.maximum,
+    emit=lambda t, a, b: language.maximum(a, b),
+    gradient=maximum_gradient,
+    samples=two() + COUNTS,
+)
+def maximum(a: Value, b: Value) -> Value:
+    """The larger of two: y = max(a, b); NaN if either is NaN.
+
+    a, b     shapes broadcast; numbers
+    returns  their common shape and dtype; at a tie each gets half of the gradient
+    >>> import bedplate as bp
+    >>> bp.maximum(bp.tensor([1.0, 4.0]), 2).tolist()
+    [2.0, 4.0]
+    """
+
+
+def clip_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any, Any]:
+    """1 for x inside the closed bounds; a bound has the gradient of what it cuts off."""
+    x, low, high = inputs
+    zero = number(grad_out, 0.0)
+    inside = logical_and(greater_equal(x, low), less_equal(x, high))
+    below = logical_and(less(x, low), less_equal(low, high))
+    above = greater(where(below, low, x), high)
+    return (
+        sum_to(where(inside, grad_out, zero), x.shape),
+        sum_to(where(below, grad_out, zero), low.shape),
+        sum_to(where(above, grad_out, zero), high.shape),
+    )
+
+
+def _clip_declared(x: Value, low: Value, high: Value) -> Value:
+    """Bound each element: y = min(max(x, low), high)."""
+
+
+_clip_declared.__name__ = "clip"
+CLIP = row(
+    _clip_declared,
+    lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    lambda t, x, low, high: language.minimum(language.maximum(x, low), high),
+    clip_gradient,
+    "common",
+    NUMBERS,
+    None,
+    (
+        mixed(lambda r: [r.uniform(-2, 2, (3, 7)), np.float64(-1), np.float64(1)], "scalars"),
+        mixed(
+            lambda r: [r.uniform(-2, 2, (3, 7)), r.uniform(-1, 0, 7), r.uniform(0, 1, (3, 1))],
+            "arrays",
+        ),
+    ),
+)
+
+
+def clip(x: Value, low: Value | None = None, high: Value | None = None) -> Value:
+    """Bound each element: y = min(max(x, low), high); NaN stays NaN.
+
+    low, high  numbers or values; None for no bound
+    returns    shape and dtype of x and the bounds; gradient 1 inside the closed bounds, else 0
+    >>> import bedplate as bp
+    >>> bp.clip(bp.tensor([-3.0, 0.5, 3.0]), -1, 1).tolist()
+    [-1.0, 0.5, 1.0]
+    """
+    least, most = _bounds(x)
+    x, low, high = promoted(
+        "clip", (x, least if low is None else low, most if high is None else high)
+    )
+    return apply(CLIP, (x, low, high))
+
+
+def _bounds(x: Value) -> tuple[bool | int | float, bool | int | float]:
+    """The least and the greatest number of the dtype of x."""
+    if x.dtype.is_float:
+        return float("-inf"), float("inf")
+    info = np.iinfo(x.dtype.numpy)
+    return int(info.min), int(info.max)

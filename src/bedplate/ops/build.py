@@ -1,0 +1,176 @@
+"""How values are built from mixed arguments: numbers become constants, dtypes are promoted,
+shapes broadcast.
+
+A value is a graph node or a tensor: whatever has `_apply`, `_from_node` and `_lift`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bedplate.dtypes import DType, float32, promote, scalar_dtype
+from bedplate.errors import DTypeError, ShapeError
+from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Shape
+from bedplate.ops.leaves import constant
+from bedplate.ops.record import Op
+from bedplate.ops.refusal import refuse_inputs
+
+Value = Any  # a Tensor, a Node, or a Python number where another argument is a value
+
+
+def broadcast_shapes(op: str, values: tuple[Any, ...]) -> Shape:
+    """The shape to which the shapes of all values broadcast.
+
+    raises ShapeError, naming each value
+    """
+    shapes = [value.shape for value in values]
+    rank = max(len(shape) for shape in shapes)
+    result = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, rank - len(shape)):
+            if size != 1 and size != result[axis]:
+                if result[axis] != 1:
+                    _refuse_broadcast(op, values, axis - rank)
+                result[axis] = size
+    return tuple(result)
+
+
+def _refuse_broadcast(op: str, values: tuple[Any, ...], axis: int) -> None:
+    sizes = [v.shape[axis] if -axis <= len(v.shape) else 1 for v in values]
+    refuse_inputs(
+        ShapeError, op, "the shapes do not broadcast", values,
+        f"sizes along axis {axis} are {', '.join(map(str, sizes))}; they must be equal or 1",
+    )  # fmt: skip
+
+
+def first_value(op: str, arguments: tuple[Any, ...]) -> Any:
+    """The first argument that is a tensor or a node.
+
+    raises TypeError if all are plain numbers or foreign objects
+    """
+    for argument in arguments:
+        if hasattr(argument, "_apply"):
+            return argument
+    names = ", ".join(type(argument).__name__ for argument in arguments)
+    raise TypeError(f"{op}: expected a tensor, got {names}; make one with bp.tensor(...)")
+
+
+def number(like: Value, scalar: bool | int | float, dtype: DType | None = None) -> Value:
+    """A Python number as a value of the class, the device and (by default) the dtype of `like`."""
+    return like._from_node(constant(scalar, dtype or like.dtype, like.device))
+
+
+def is_number(argument: Any) -> bool:
+    return isinstance(argument, bool | int | float)
+
+
+def as_values(op: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with arrays made values; Python numbers stay as they are."""
+    like = first_value(op, arguments)
+    return tuple(
+        argument if hasattr(argument, "_apply") or is_number(argument) else like._lift(argument)
+        for argument in arguments
+    )
+
+
+def common_dtype(op: str, arguments: tuple[Any, ...]) -> DType:
+    """The dtype that holds all arguments; Python numbers weigh less than values.
+
+    raises DTypeError, naming each value
+    """
+    values = [argument for argument in arguments if not is_number(argument)]
+    dtype = values[0].dtype
+    try:
+        for value in values[1:]:
+            dtype = promote(dtype, value.dtype)
+        for argument in arguments:
+            if is_number(argument):
+                dtype = scalar_dtype(argument, dtype)
+    except DTypeError as error:
+        refuse_inputs(DTypeError, op, str(error), tuple(values))
+    return dtype
+
+
+def promoted(op: str, arguments: tuple[Any, ...], to_float: bool = False) -> tuple[Any, ...]:
+    """The arguments as values of their common dtype; casts are inserted where needed.
+
+    to_float   bools and integers become float32
+    """
+    arguments = as_values(op, arguments)
+    dtype = common_dtype(op, arguments)
+    if to_float and dtype.kind in "biu":
+        dtype = float32
+    like = first_value(op, arguments)
+    return tuple(
+        number(like, argument, dtype) if is_number(argument) else as_type(argument, dtype)
+        for argument in arguments
+    )
+
+
+def as_type(value: Value, dtype: DType) -> Value:
+    """`value` in `dtype`, cast if it has another."""
+    return value if value.dtype is dtype else value.astype(dtype)
+
+
+def apply_promoted(
+    op: Op, arguments: tuple[Any, ...], attributes: Attributes = NO_ATTRIBUTES
+) -> Value:
+    """Apply an elementwise op after the promotion that its record asks for."""
+    if op.promote:
+        values = promoted(op.name, arguments, op.promote == "float")
+    else:
+        values = as_values(op.name, arguments)
+    return values[0]._apply(op, values, attributes)
+
+
+def sum_to(value: Value, shape: Shape) -> Value:
+    """Sum `value` over the axes along which `shape` was broadcast: the gradient of broadcasting."""
+    if value.shape == shape:
+        return value
+    extra = len(value.shape) - len(shape)
+    axes = tuple(range(extra)) + tuple(
+        axis + extra
+        for axis, size in enumerate(shape)
+        if size == 1 and value.shape[axis + extra] != 1
+    )
+    return value.sum(axis=axes, keepdims=True).reshape(shape)
+
+
+def normalised_axis(op: str, axis: int, ndim: int, value: Any = None) -> int:
+    """`axis` counted from the front.
+
+    raises ShapeError if there is no such axis
+    """
+    if -ndim <= axis < ndim:
+        return axis % ndim
+    inputs = () if value is None else (value,)
+    bounds = f"axes are {-ndim} to {ndim - 1}" if ndim else "a 0-d value has no axes"
+    refuse_inputs(ShapeError, op, f"axis {axis} is out of range", inputs, bounds)
+
+
+def normalised_axes(op: str, axis: int | tuple[int, ...] | None, value: Any) -> tuple[int, ...]:
+    """The axes as a sorted tuple counted from the front; None means all.
+
+    raises ShapeError for an axis that does not exist or comes twice
+    """
+    ndim = len(value.shape)
+    if axis is None:
+        return tuple(range(ndim))
+    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = sorted(normalised_axis(op, a, ndim, value) for a in given)
+    if len(set(axes)) != len(axes):
+        refuse_inputs(ShapeError, op, f"axes {given} name one axis twice", (value,))
+    return tuple(axes)
+
+
+def require(op: str, value: Any, dtypes: tuple[DType, ...], what: str = "a") -> None:
+    """Refuse `value` if its dtype is not among `dtypes`."""
+    if value.dtype not in dtypes:
+        refuse_inputs(
+            DTypeError, op, f"the dtype of {what} does not fit", (value,),
+            f"expected one of {', '.join(d.name for d in dtypes)}",
+        )  # fmt: skip
+
+
+Function = Callable[..., Value]

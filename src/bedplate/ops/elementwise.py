@@ -1,0 +1,163 @@
+"""The two decorators that turn a row (reference, emission, gradient) into an elementwise op.
+
+`@unary(...)` or `@binary(...)` stands on a function of which only name, arguments and docstring
+count; it registers the record and gives back the function that users call, with the record as
+its attribute `op`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bedplate.dtypes import FLOATS, INTEGERS, DType, bfloat16, bool_, float16
+from bedplate.errors import DTypeError
+from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Shape
+from bedplate.ops.build import Function, Value, apply_promoted, broadcast_shapes
+from bedplate.ops.record import Gradient, NoGradient, Op, Sample, register
+from bedplate.ops.refusal import refuse_inputs
+
+NUMBERS = INTEGERS + FLOATS
+ANY = (bool_, *INTEGERS, *FLOATS)
+NARROW_FLOATS = (float16.numpy, bfloat16.numpy)
+
+NOT_DIFFERENTIABLE = NoGradient("its values are not real numbers that vary smoothly")
+
+
+def flat_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, ...]:
+    """The gradient of what is constant almost everywhere: none comes back."""
+    return (None,) * len(inputs)
+
+
+def widened(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A NumPy function that computes float16 and bfloat16 in float32, without warnings.
+
+    The result has the dtype of the first array, unless it is bool.
+    """
+
+    @functools.wraps(function)
+    def reference(*arrays: Any, **attributes: Any) -> Any:
+        dtype = arrays[0].dtype
+        if dtype in NARROW_FLOATS:
+            arrays = tuple(a.astype(np.float32) if a.dtype == dtype else a for a in arrays)
+        with np.errstate(all="ignore"):
+            result = np.asarray(function(*arrays, **attributes))
+            return result if result.dtype == np.bool_ else result.astype(dtype)
+
+    return reference
+
+
+def rule(name: str, accepted: tuple[DType, ...], result: DType | None) -> Callable[..., Any]:
+    """The shape and dtype rule: inputs of one dtype broadcast; the result has it, or `result`."""
+    allowed = frozenset(accepted)
+
+    def infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
+        first = inputs[0]
+        shape = first.shape
+        dtype = first.dtype
+        if len(inputs) > 1:
+            for other in inputs:
+                if other.dtype is not dtype:
+                    refuse_inputs(DTypeError, name, "the dtypes differ", inputs)
+                if other.shape != shape:
+                    shape = broadcast_shapes(name, inputs)
+        if dtype not in allowed:
+            expected = ", ".join(d.name for d in accepted)
+            refuse_inputs(
+                DTypeError, name, "no such op for this dtype", inputs, f"expected one of {expected}"
+            )
+        return shape, result or dtype
+
+    return infer
+
+
+def row(
+    declared: Function,
+    reference: Callable[..., Any],
+    emit: Callable[..., Any],
+    gradient: Gradient | NoGradient,
+    promote: str,
+    dtypes: tuple[DType, ...],
+    result: DType | None,
+    samples: tuple[Sample, ...],
+) -> Op:
+    """The registered record of an elementwise op; `emit` takes type and values."""
+    name = declared.__name__.strip("_")
+    return register(
+        Op(
+            name,
+            "elementwise",
+            rule(name, dtypes, result),
+            reference=widened(reference),
+            gradient=gradient,
+            emit=lambda dtype, values, attributes: emit(dtype, *values),
+            promote=promote,
+            dtypes=dtypes,
+            samples=samples,
+            doc=declared.__doc__ or "",
+        )
+    )
+
+
+def unary(
+    *,
+    reference: Callable[..., Any],
+    emit: Callable[..., Any],
+    gradient: Gradient | NoGradient,
+    samples: tuple[Sample, ...],
+    dtypes: tuple[DType, ...] = FLOATS,
+    promote: str = "float",
+    result: DType | None = None,
+) -> Callable[[Callable[[Any], Any]], Callable[[Value], Value]]:
+    """Make an op of one input; its arguments are the fields of the record."""
+
+    def decorate(declared: Callable[[Any], Any]) -> Callable[[Value], Value]:
+        op = row(declared, reference, emit, gradient, promote, dtypes, result, samples)
+        accepted = frozenset(dtypes)
+
+        @functools.wraps(declared)
+        def function(x: Value, /) -> Value:
+            if getattr(x, "dtype", None) in accepted:
+                return x._apply(op, (x,), NO_ATTRIBUTES)
+            return apply_promoted(op, (x,))
+
+        function.op = op  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def binary(
+    *,
+    reference: Callable[..., Any],
+    emit: Callable[..., Any],
+    gradient: Gradient | NoGradient,
+    samples: tuple[Sample, ...],
+    dtypes: tuple[DType, ...] = NUMBERS,
+    promote: str = "common",
+    result: DType | None = None,
+) -> Callable[[Callable[[Any, Any], Any]], Callable[[Value, Value], Value]]:
+    """Make an op of two inputs; its arguments are the fields of the record."""
+
+    def decorate(declared: Callable[[Any, Any], Any]) -> Callable[[Value, Value], Value]:
+        op = row(declared, reference, emit, gradient, promote, dtypes, result, samples)
+        accepted = frozenset(dtypes)
+
+        @functools.wraps(declared)
+        def function(a: Value, b: Value, /) -> Value:
+            try:
+                dtype = a.dtype
+                direct = dtype is b.dtype and dtype in accepted
+            except AttributeError:
+                direct = False
+            if direct:
+                return a._apply(op, (a, b), NO_ATTRIBUTES)
+            return apply_promoted(op, (a, b))
+
+        function.op = op  # type: ignore[attr-defined]
+        return function
+
+    return decorate

@@ -1,0 +1,277 @@
+"""Exponentials, logarithms, powers and roots, element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bedplate import kernel as language
+from bedplate.dtypes import FLOATS
+from bedplate.ops.arithmetic import divide, multiply, subtract
+from bedplate.ops.build import Value, is_number, number, sum_to
+from bedplate.ops.comparison import equal, logical_and
+from bedplate.ops.convert import where
+from bedplate.ops.elementwise import NUMBERS, binary, unary
+from bedplate.ops.samples import floats, integers, mixed, one
+
+LN2 = 0.6931471805599453
+LN10 = 2.302585092994046
+
+
+def exp_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """d exp(x) = y dx"""
+    return (multiply(grad_out, output),)
+
+
+@unary(
+    reference=np.exp,
+    emit=lambda t, x: language.maths.exp(x),
+    gradient=exp_gradient,
+    samples=one(),
+)
+def exp(x: Value) -> Value:
+    """Raise e to each element: y = e**x.
+
+    >>> import bedplate as bp
+    >>> bp.exp(bp.tensor([0.0, 1.0])).tolist()
+    [1.0, 2.7182817459106445]
+    """
+
+
+def exp2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """d 2**x = y ln(2) dx"""
+    return (multiply(multiply(grad_out, output), LN2),)
+
+
+@unary(
+    reference=np.exp2,
+    emit=lambda t, x: language.maths.exp2(x),
+    gradient=exp2_gradient,
+    samples=one(),
+)
+def exp2(x: Value) -> Value:
+    """Raise 2 to each element: y = 2**x.
+
+    >>> import bedplate as bp
+    >>> bp.exp2(bp.tensor([0.0, 3.0])).tolist()
+    [1.0, 8.0]
+    """
+
+
+def expm1_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """d(e**x - 1) = (y + 1) dx"""
+    return (multiply(grad_out, exp(inputs[0])),)
+
+
+@unary(
+    reference=np.expm1,
+    emit=lambda t, x: language.maths.expm1(x),
+    gradient=expm1_gradient,
+    samples=one(),
+)
+def expm1(x: Value) -> Value:
+    """e**x - 1, exact also where x is small.
+
+    >>> import bedplate as bp
+    >>> bp.expm1(bp.tensor([0.0])).tolist()
+    [0.0]
+    """
+
+
+def log_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """d log(x) = dx / x"""
+    return (divide(grad_out, inputs[0]),)
+
+
+@unary(
+    reference=np.log,
+    emit=lambda t, x: language.maths.log(x),
+    gradient=log_gradient,
+    samples=one(0.2, 4.0),
+)
+def log(x: Value) -> Value:
+    """The natural logarithm; -inf at 0, NaN below.
+
+    >>> import bedplate as bp
+    >>> bp.log(bp.tensor([1.0, 0.0])).tolist()
+    [0.0, -inf]
+    """
+
+
+def log1p_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """d log(1 + x) = dx / (1 + x)"""
+    return (divide(grad_out, inputs[0] + 1),)
+
+
+@unary(
+    reference=np.log1p,
+    emit=lambda t, x: language.maths.log1p(x),
+    gradient=log1p_gradient,
+    samples=one(-0.8, 2.0),
+)
+def log1p(x: Value) -> Value:
+    """log(1 + x), exact also where x is small.
+
+    >>> import bedplate as bp
+    >>> bp.log1p(bp.tensor([0.0])).tolist()
+    [0.0]
+    """
+
+
+def log2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """d log2(x) = dx / (x ln 2)"""
+    return (divide(grad_out, multiply(inputs[0], LN2)),)
+
+
+@unary(
+    reference=np.log2,
+    emit=lambda t, x: language.maths.log2(x),
+    gradient=log2_gradient,
+    samples=one(0.2, 4.0),
+)
+def log2(x: Value) -> Value:
+    """The logarithm to base 2; -inf at 0, NaN below.
+
+    >>> import bedplate as bp
+    >>> bp.log2(bp.tensor([8.0, 1.0])).tolist()
+    [3.0, 0.0]
+    """
+
+
+def log10_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """d log10(x) = dx / (x ln 10)"""
+    return (divide(grad_out, multiply(inputs[0], LN10)),)
+
+
+@unary(
+    reference=np.log10,
+    emit=lambda t, x: language.maths.log10(x),
+    gradient=log10_gradient,
+    samples=one(0.2, 4.0),
+)
+def log10(x: Value) -> Value:
+    """The logarithm to base 10; -inf at 0, NaN below.
+
+    >>> import bedplate as bp
+    >>> bp.log10(bp.tensor([100.0, 1.0])).tolist()
+    [2.0, 0.0]
+    """
+
+
+def sqrt_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """d sqrt(x) = dx / (2 y); inf at 0, the limit"""
+    return (divide(multiply(grad_out, 0.5), output),)
+
+
+@unary(
+    reference=np.sqrt,
+    emit=lambda t, x: language.sqrt(x),
+    gradient=sqrt_gradient,
+    samples=one(0.2, 4.0),
+)
+def sqrt(x: Value) -> Value:
+    """The square root, correctly rounded; NaN below 0; its gradient at 0 is inf.
+
+    >>> import bedplate as bp
+    >>> bp.sqrt(bp.tensor([4.0, 9.0])).tolist()
+    [2.0, 3.0]
+    """
+
+
+def rsqrt_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """d x**(-1/2) = -y**3 / 2 dx"""
+    cube = multiply(output, multiply(output, output))
+    return (multiply(multiply(grad_out, cube), -0.5),)
+
+
+@unary(
+    reference=lambda x: 1 / np.sqrt(x),
+    emit=lambda t, x: 1 / language.sqrt(x),
+    gradient=rsqrt_gradient,
+    samples=one(0.2, 4.0),
+)
+def rsqrt(x: Value) -> Value:
+    """The reciprocal of the square root: y = 1 / sqrt(x); inf at 0, NaN below.
+
+    >>> import bedplate as bp
+    >>> bp.rsqrt(bp.tensor([4.0, 16.0])).tolist()
+    [0.5, 0.25]
+    """
+
+
+def pow_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
+    """d a**b = b a**(b-1) da + y log(a) db; 0 where b = 0, and for db where a = 0 and b >= 0"""
+    a, b = inputs
+    zero = number(grad_out, 0.0)
+    power = multiply(b, pow_(a, subtract(b, 1)))
+    to_a = where(equal(b, zero), zero, multiply(grad_out, power))
+    settled = logical_and(equal(a, zero), b >= 0)
+    logarithm = log(where(settled, number(a, 1.0), a))
+    to_b = where(settled, zero, multiply(multiply(grad_out, output), logarithm))
+    return sum_to(to_a, a.shape), sum_to(to_b, b.shape)
+
+
+def _integer_power(a: Any, b: Any) -> Any:
+    """a**b by squaring, wrapping around; a negative power gives 0, or +-1 for a of +-1."""
+    with np.errstate(all="ignore"):
+        result = np.power(a, np.maximum(b, 0))
+    odd = np.where(b % 2 == 0, 1, a)
+    return np.where(b < 0, np.where(np.abs(a) == 1, odd, 0), result).astype(a.dtype)
+
+
+def _power_reference(a: Any, b: Any) -> Any:
+    return np.power(a, b) if a.dtype.kind == "f" else _integer_power(a, b)
+
+
+def _power_emit(t: Any, a: Any, b: Any) -> Any:
+    return language.maths.pow(a, b) if t.is_float else _emit_integer_power(t, a, b)
+
+
+def _emit_integer_power(t: Any, a: Any, b: Any) -> Any:
+    """Squaring, unrolled over the bits that can count: beyond the width a power is 0, +-1 or wraps."""
+    result, base, exponent = a * 0 + 1, a, b
+    for _ in range(t.bits):
+        result = language.select((exponent & 1) != 0, result * base, result)
+        base, exponent = base * base, exponent >> 1
+    if not t.is_signed:
+        return result
+    unit = language.select((b & 1) != 0, a, a * 0 + 1)
+    negative_power = language.select((a == 1) | (a == -1), unit, a * 0)
+    return language.select(b < 0, negative_power, result)
+
+
+@binary(
+    reference=_power_reference,
+    emit=_power_emit,
+    gradient=pow_gradient,
+    samples=(
+        floats((3, 5), (3, 5), low=0.3, high=2.5),
+        floats((4, 1), (6,), low=0.3, high=2.5),
+        mixed(lambda r: [r.uniform(-2, 2, (9,)), r.integers(0, 4, (9,)) * 1.0], "negative base"),
+        mixed(lambda r: [r.integers(-4, 5, (19,)), r.integers(0, 4, (19,))], "integers"),
+        integers((0,), (0,)),
+    ),
+    dtypes=NUMBERS,
+)
+def _pow(a: Value, b: Value) -> Value:
+    """Raise to a power, both of one dtype."""
+
+
+def pow_(a: Value, b: Value) -> Value:
+    """Raise to a power: y = a**b; 0**0 is 1.
+
+    a, b     shapes broadcast; numbers; integers wrap around, and a negative power of an
+             integer is 0 (or 1 or -1 for those)
+    returns  their common shape and dtype; the gradient of 0**0 is 0 for both, and that of
+             0**b for b is 0
+    >>> import bedplate as bp
+    >>> bp.pow(bp.tensor([2.0, 3.0]), 2).tolist()
+    [4.0, 9.0]
+    """
+    if is_number(b) and hasattr(a, "_apply") and a.dtype in FLOATS:
+        if b == 2:
+            return multiply(a, a)
+        if b == 1:
+            return multiply(a, 1.0)
+    return _pow(a, b)

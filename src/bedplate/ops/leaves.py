@@ -1,0 +1,102 @@
+"""Leaf ops: values that are not computed from others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bedplate.dtypes import ALL, DType
+from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node, Shape
+from bedplate.ops.record import NoGradient, Op, Sample, register
+
+LEAF = NoGradient("a leaf has no inputs")
+Scalar = bool | int | float
+
+
+def _infer_given(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
+    return attributes["shape"], attributes["dtype"]
+
+
+def _constant_reference(*, value: Scalar, dtype: DType) -> Any:
+    return np.array(value, dtype.numpy)
+
+
+def _iota_reference(*, axis: int, shape: Shape, dtype: DType) -> Any:
+    along = np.arange(shape[axis]).reshape([-1] + [1] * (len(shape) - 1 - axis))
+    return np.broadcast_to(along, shape).astype(dtype.numpy)
+
+
+BUFFER = register(
+    Op("buffer", "leaf", _infer_given, gradient=LEAF, doc="A value that is in memory already.")
+)
+PLACEHOLDER = register(
+    Op("placeholder", "leaf", _infer_given, gradient=LEAF, doc="Argument number `index` of a plan.")
+)
+CONSTANT = register(
+    Op(
+        "constant",
+        "leaf",
+        lambda inputs, attributes: ((), attributes["dtype"]),
+        reference=_constant_reference,
+        gradient=LEAF,
+        dtypes=ALL,
+        doc="The Python number `value`, of shape ().",
+    )
+)
+IOTA = register(
+    Op(
+        "iota",
+        "leaf",
+        _infer_given,
+        reference=_iota_reference,
+        gradient=LEAF,
+        samples=(
+            Sample(lambda rng: (), {"axis": 0, "shape": (5,)}),
+            Sample(lambda rng: (), {"axis": 1, "shape": (2, 3, 4)}),
+        ),
+        dtypes=ALL[:13],
+        doc="The index of each element along `axis`.",
+    )
+)
+
+# at most this many constants are shared; a training loop uses a few dozen
+CACHE_SIZE = 4096
+_cache: dict[tuple[Any, ...], Node] = {}
+
+
+def constant(value: Scalar, dtype: DType, device: Any) -> Node:
+    """The node of a Python number; equal constants share one node.
+
+    value   converted to the kind of dtype
+    """
+    kind = dtype.kind
+    value = float(value) if kind == "f" else bool(value) if kind == "b" else int(value)
+    key = (value, dtype, device)
+    found = _cache.get(key)
+    if found is not None and (
+        value != 0 or math.copysign(1, found.attributes["value"]) == math.copysign(1, value)
+    ):
+        return found
+    node = Node(CONSTANT, (), {"value": value, "dtype": dtype}, (), dtype, device)
+    if len(_cache) < CACHE_SIZE and value == value:
+        _cache.setdefault(key, node)
+    return node
+
+
+def iota(axis: int, shape: Shape, dtype: DType, device: Any) -> Node:
+    """The node whose elements are their index along `axis`."""
+    attributes = {"axis": axis, "shape": shape, "dtype": dtype}
+    return Node(IOTA, (), attributes, shape, dtype, device)
+
+
+def buffer(block: Any, shape: Shape, dtype: DType, device: Any) -> Node:
+    """The node of a value that is in memory already."""
+    return Node(BUFFER, (), NO_ATTRIBUTES, shape, dtype, device, block)
+
+
+def placeholder(index: int, shape: Shape, dtype: DType, device: Any) -> Node:
+    """The node of argument number `index` of a plan."""
+    attributes = {"index": index, "shape": shape, "dtype": dtype}
+    return Node(PLACEHOLDER, (), attributes, shape, dtype, device)

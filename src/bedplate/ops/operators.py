@@ -1,0 +1,186 @@
+"""Operators: the dunders and methods of values, each of them the function of the same name.
+
+Tensors inherit from the class; nodes, which stand a floor below, are given the same members.
+`==` compares element by element on tensors only: nodes stay comparable by identity, because
+graphs are kept in dictionaries and sets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bedplate.graph.node import Node
+from bedplate.ops import (
+    activations,
+    arithmetic,
+    comparison,
+    convert,
+    creation,
+    exponential,
+    gather,
+    indexing,
+    reduce,
+    regions,
+    rounding,
+    statistics,
+    trigonometry,
+    views,
+)
+
+
+def _reflected(function: Any) -> Any:
+    """The method for `other op self`."""
+
+    def method(self: Any, other: Any) -> Any:
+        return function(other, self)
+
+    return method
+
+
+class Operators:
+    """What `x + y`, `x[i]`, `x.sum(axis=0)` mean; see the functions for each."""
+
+    __slots__ = ()
+
+    __add__ = arithmetic.add
+    __radd__ = _reflected(arithmetic.add)
+    __sub__ = arithmetic.subtract
+    __rsub__ = _reflected(arithmetic.subtract)
+    __mul__ = arithmetic.multiply
+    __rmul__ = _reflected(arithmetic.multiply)
+    __truediv__ = arithmetic.divide
+    __rtruediv__ = _reflected(arithmetic.divide)
+    __floordiv__ = arithmetic.floor_divide
+    __rfloordiv__ = _reflected(arithmetic.floor_divide)
+    __mod__ = arithmetic.remainder
+    __rmod__ = _reflected(arithmetic.remainder)
+    __pow__ = exponential.pow_
+    __rpow__ = _reflected(exponential.pow_)
+    __neg__ = arithmetic.negative
+    __pos__ = arithmetic.positive
+    __abs__ = arithmetic.abs_
+    __invert__ = comparison.bitwise_invert
+    __and__ = comparison.bitwise_and
+    __rand__ = _reflected(comparison.bitwise_and)
+    __or__ = comparison.bitwise_or
+    __ror__ = _reflected(comparison.bitwise_or)
+    __xor__ = comparison.bitwise_xor
+    __rxor__ = _reflected(comparison.bitwise_xor)
+    __lshift__ = comparison.left_shift
+    __rlshift__ = _reflected(comparison.left_shift)
+    __rshift__ = comparison.right_shift
+    __rrshift__ = _reflected(comparison.right_shift)
+    __lt__ = comparison.less
+    __le__ = comparison.less_equal
+    __gt__ = comparison.greater
+    __ge__ = comparison.greater_equal
+    __eq__ = comparison.equal  # type: ignore[assignment]
+    __ne__ = comparison.not_equal  # type: ignore[assignment]
+    __hash__ = object.__hash__
+    __getitem__ = indexing.get_item
+
+    add = arithmetic.add
+    subtract = sub = arithmetic.subtract
+    multiply = mul = arithmetic.multiply
+    divide = div = arithmetic.divide
+    floor_divide = arithmetic.floor_divide
+    remainder = arithmetic.remainder
+    negative = neg = arithmetic.negative
+    abs = arithmetic.abs_
+    sign = arithmetic.sign
+    square = arithmetic.square
+    reciprocal = arithmetic.reciprocal
+    minimum = arithmetic.minimum
+    maximum = arithmetic.maximum
+    clip = clamp = arithmetic.clip
+
+    isnan = comparison.isnan
+    isinf = comparison.isinf
+    isfinite = comparison.isfinite
+    logical_not = comparison.logical_not
+    logical_and = comparison.logical_and
+    logical_or = comparison.logical_or
+
+    astype = convert.astype
+
+    exp = exponential.exp
+    exp2 = exponential.exp2
+    expm1 = exponential.expm1
+    log = exponential.log
+    log1p = exponential.log1p
+    log2 = exponential.log2
+    log10 = exponential.log10
+    sqrt = exponential.sqrt
+    rsqrt = exponential.rsqrt
+    pow = exponential.pow_
+
+    sin = trigonometry.sin
+    cos = trigonometry.cos
+    tan = trigonometry.tan
+    tanh = trigonometry.tanh
+
+    floor = rounding.floor
+    ceil = rounding.ceil
+    trunc = rounding.trunc
+    round = rounding.round_
+
+    relu = activations.relu
+    sigmoid = activations.sigmoid
+    silu = activations.silu
+    gelu = activations.gelu
+    softplus = activations.softplus
+    erf = activations.erf
+
+    reshape = view = views.reshape
+    permute = views.permute
+    transpose = views.transpose
+    swapaxes = views.swapaxes
+    moveaxis = views.moveaxis
+    broadcast_to = expand = views.broadcast_to
+    expand_dims = unsqueeze = views.expand_dims
+    squeeze = views.squeeze
+    flatten = views.flatten
+    flip = regions.flip
+    narrow = regions.narrow
+    split = regions.split
+    chunk = regions.chunk
+    unbind = unstack = regions.unstack
+
+    sum = reduce.sum_
+    prod = reduce.prod
+    max = amax = reduce.max_
+    min = amin = reduce.min_
+    all = reduce.all_
+    any = reduce.any_
+    argmax = reduce.argmax
+    argmin = reduce.argmin
+    mean = statistics.mean
+    var = statistics.var
+    std = statistics.std
+
+    take = gather.take
+    take_along_axis = gather.take_along_axis
+    tril = creation.tril
+    triu = creation.triu
+
+    @property
+    def T(self) -> Any:
+        """All axes in reverse order."""
+        return views.transpose(self)
+
+    @property
+    def mT(self) -> Any:
+        """The last two axes exchanged."""
+        return views.matrix_transpose(self)
+
+
+IDENTITY = ("__eq__", "__ne__", "__hash__", "__module__", "__doc__", "__slots__", "__dict__")
+
+
+def _give_to_nodes() -> None:
+    for name, member in vars(Operators).items():
+        if name not in IDENTITY and name not in vars(Node):
+            setattr(Node, name, member)
+
+
+_give_to_nodes()

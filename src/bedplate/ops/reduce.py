@@ -1,0 +1,422 @@
+"""Reductions: sum, prod, max, min, all, any, argmax, argmin.
+
+A reduce node keeps its axes with size 1; the functions here take them away afterwards. float16
+and bfloat16 are accumulated in float32 and narrowed once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bedplate import kernel as language
+from bedplate.dtypes import (
+    DType,
+    as_dtype,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    int64,
+    uint64,
+)
+from bedplate.errors import DTypeError, ShapeError
+from bedplate.graph.node import Attributes, Shape
+from bedplate.ops.arithmetic import divide, multiply
+from bedplate.ops.build import Value, as_type, normalised_axes, number
+from bedplate.ops.comparison import equal, logical_and, logical_or, not_equal
+from bedplate.ops.elementwise import NARROW_FLOATS, NUMBERS, widened
+from bedplate.ops.record import NoGradient, Op, Sample, apply, register
+from bedplate.ops.refusal import refuse_inputs
+from bedplate.ops.regions import concat, slice_
+from bedplate.ops.samples import bools, floats, integers, mixed
+from bedplate.ops.views import broadcast_to, moveaxis, reshape
+
+Axis = int | tuple[int, ...] | None
+
+
+def accumulator(dtype: DType) -> DType:
+    """The dtype in which values of `dtype` are accumulated."""
+    return float32 if dtype in (float16, bfloat16) else dtype
+
+
+def _rule(name: str, accepted: tuple[DType, ...], result: DType | None, empty: bool) -> Any:
+    allowed = frozenset(accepted)
+
+    def infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
+        (x,) = inputs
+        axes = attributes["axes"]
+        if x.dtype not in allowed:
+            expected = ", ".join(d.name for d in accepted)
+            refuse_inputs(
+                DTypeError, name, "no such op for this dtype", inputs, f"expected one of {expected}"
+            )
+        if not empty and any(x.shape[axis] == 0 for axis in axes):
+            refuse_inputs(
+                ShapeError, name, f"nothing to choose from along axes {axes}", inputs,
+                "an empty axis has no such element",
+            )  # fmt: skip
+        return tuple(1 if i in axes else s for i, s in enumerate(x.shape)), result or x.dtype
+
+    return infer
+
+
+def _samples(*more: Sample) -> tuple[Sample, ...]:
+    return (
+        floats((3, 7), axes=(1,)),
+        floats((5, 6), axes=(0,)),
+        floats((2, 3, 4), axes=(0, 2)),
+        floats((37,), axes=(0,)),
+        floats((0, 3), axes=(1,)),
+        floats((), axes=()),
+        *more,
+    )
+
+
+def sum_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Shape) -> tuple[Any]:
+    """The gradient repeated along the axes."""
+    return (broadcast_to(grad_out, inputs[0].shape),)
+
+
+SUM = register(
+    Op(
+        "sum",
+        "reduce",
+        _rule("sum", NUMBERS, None, empty=True),
+        reference=widened(lambda x, *, axes: np.sum(x, axis=axes, keepdims=True)),
+        gradient=sum_gradient,
+        initial=lambda dtype: 0,
+        combine=lambda a, b: a + b,
+        accumulate=accumulator,
+        dtypes=NUMBERS,
+        samples=_samples(floats((0, 3), axes=(0,)), integers((3, 5), axes=(0,))),
+        doc="The sum over `axes`.",
+    )
+)
+
+
+def prod_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Shape) -> tuple[Any]:
+    """The product of all other elements, without division: right with zeros too."""
+    (x,) = inputs
+    kept = tuple(axis for axis in range(len(x.shape)) if axis not in axes)
+    rows = math.prod(x.shape[axis] for axis in kept)
+    length = math.prod(x.shape[axis] for axis in axes)
+    if rows * length == 0:
+        return (multiply(x, 0),)
+    last = tuple(range(len(kept), len(x.shape)))
+    moved = moveaxis(x, axes, last)
+    others = reshape(_products_of_others(reshape(moved, (rows, length))), moved.shape)
+    return (multiply(grad_out, moveaxis(others, last, axes)),)
+
+
+def _products_of_others(x: Value) -> Value:
+    """For each element of a row the product of the others; log2(length) steps each way."""
+    rows, length = x.shape
+    one = broadcast_to(number(x, 1), (rows, 1))
+    before = concat([one, slice_(x, (0, 0), (rows, length - 1))], 1) if length > 1 else one
+    after = concat([slice_(x, (0, 1), (rows, length)), one], 1) if length > 1 else one
+    reach = 1
+    while reach < length:
+        fill = broadcast_to(one, (rows, reach))
+        before = multiply(before, concat([fill, slice_(before, (0, 0), (rows, length - reach))], 1))
+        after = multiply(after, concat([slice_(after, (0, reach), (rows, length)), fill], 1))
+        reach *= 2
+    return multiply(before, after)
+
+
+PROD = register(
+    Op(
+        "prod",
+        "reduce",
+        _rule("prod", NUMBERS, None, empty=True),
+        reference=widened(lambda x, *, axes: np.prod(x, axis=axes, keepdims=True)),
+        gradient=prod_gradient,
+        initial=lambda dtype: 1,
+        combine=lambda a, b: a * b,
+        accumulate=accumulator,
+        dtypes=NUMBERS,
+        samples=_samples(
+            floats((0, 3), axes=(0,)),
+            mixed(lambda r: [np.array([[0.0, 2, 3], [0, 0, 3], [1, 2, 3]])], "zeros", axes=(1,)),
+        ),
+        doc="The product over `axes`.",
+    )
+)
+
+
+def _extreme_gradient(grad_out: Value, inputs: Any, output: Value, axes: Shape) -> tuple[Any]:
+    """Equal shares to all elements that equal the result (all NaN ones where it is NaN)."""
+    (x,) = inputs
+    both_nan = logical_and(not_equal(x, x), not_equal(output, output))
+    chosen = as_type(logical_or(equal(x, output), both_nan), x.dtype)
+    count = apply(SUM, (chosen,), {"axes": axes})
+    return (multiply(chosen, divide(grad_out, count)),)
+
+
+def max_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Shape) -> tuple[Any]:
+    """Equal shares to all largest elements."""
+    return _extreme_gradient(grad_out, inputs, output, axes)
+
+
+def min_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Shape) -> tuple[Any]:
+    """Equal shares to all smallest elements."""
+    return _extreme_gradient(grad_out, inputs, output, axes)
+
+
+def least(dtype: DType) -> bool | int | float:
+    """The least value of a dtype."""
+    if dtype.kind == "b":
+        return False
+    return float("-inf") if dtype.is_float else int(np.iinfo(dtype.numpy).min)
+
+
+def greatest(dtype: DType) -> bool | int | float:
+    """The greatest value of a dtype."""
+    if dtype.kind == "b":
+        return True
+    return float("inf") if dtype.is_float else int(np.iinfo(dtype.numpy).max)
+
+
+MAX = register(
+    Op(
+        "max",
+        "reduce",
+        _rule("max", NUMBERS, None, empty=False),
+        reference=widened(lambda x, *, axes: np.max(x, axis=axes, keepdims=True)),
+        gradient=max_gradient,
+        initial=least,
+        combine=lambda a, b: language.maximum(a, b),
+        accumulate=accumulator,
+        dtypes=NUMBERS,
+        samples=_samples(integers((3, 5), axes=(1,))),
+        doc="The largest element over `axes`; NaN if one is NaN.",
+    )
+)
+MIN = register(
+    Op(
+        "min",
+        "reduce",
+        _rule("min", NUMBERS, None, empty=False),
+        reference=widened(lambda x, *, axes: np.min(x, axis=axes, keepdims=True)),
+        gradient=min_gradient,
+        initial=greatest,
+        combine=lambda a, b: language.minimum(a, b),
+        accumulate=accumulator,
+        dtypes=NUMBERS,
+        samples=_samples(integers((3, 5), axes=(1,))),
+        doc="The smallest element over `axes`; NaN if one is NaN.",
+    )
+)
+ALL = register(
+    Op(
+        "all",
+        "reduce",
+        _rule("all", (bool_,), bool_, empty=True),
+        reference=lambda x, *, axes: np.all(x, axis=axes, keepdims=True),
+        gradient=NoGradient("its values are true or false"),
+        initial=lambda dtype: True,
+        combine=lambda a, b: a & b,
+        accumulate=accumulator,
+        dtypes=(bool_,),
+        samples=(bools((3, 5), axes=(1,)), bools((0, 3), axes=(0,)), bools((4, 2), axes=(0, 1))),
+        doc="Whether all elements over `axes` are true.",
+    )
+)
+ANY = register(
+    Op(
+        "any",
+        "reduce",
+        _rule("any", (bool_,), bool_, empty=True),
+        reference=lambda x, *, axes: np.any(x, axis=axes, keepdims=True),
+        gradient=NoGradient("its values are true or false"),
+        initial=lambda dtype: False,
+        combine=lambda a, b: a | b,
+        accumulate=accumulator,
+        dtypes=(bool_,),
+        samples=(bools((3, 5), axes=(1,)), bools((0, 3), axes=(0,)), bools((4, 2), axes=(0, 1))),
+        doc="Whether any element over `axes` is true.",
+    )
+)
+
+
+def _position(name: str, function: Callable[..., Any]) -> Op:
+    def reference(x: Any, *, axes: Shape) -> Any:
+        wide = x.astype(np.float32) if x.dtype in NARROW_FLOATS else x
+        return np.expand_dims(function(wide, axis=axes[0]), axes[0]).astype(np.int64)
+
+    return register(
+        Op(
+            name,
+            "reduce",
+            _rule(name, NUMBERS, int64, empty=False),
+            reference=reference,
+            gradient=NoGradient("its values are indices"),
+            accumulate=accumulator,
+            dtypes=NUMBERS,
+            samples=(
+                floats((3, 7), axes=(1,)),
+                mixed(lambda r: [r.integers(0, 3, (5, 9)) * 1.0], "ties", axes=(0,)),
+                mixed(lambda r: [np.array([1.0, np.nan, 3.0, np.nan])], "NaN wins", axes=(0,)),
+                integers((4, 6), axes=(1,)),
+            ),
+            doc="The first index of that element along one axis; the first NaN wins.",
+        )
+    )
+
+
+ARGMAX = _position("argmax", np.argmax)
+ARGMIN = _position("argmin", np.argmin)
+
+
+def axis_words(function: Callable[..., Value]) -> Callable[..., Value]:
+    """Accept `dim` and `keepdim`, as PyTorch users type them, for `axis` and `keepdims`."""
+
+    @functools.wraps(function)
+    def reduction(x: Value, *arguments: Any, **named: Any) -> Value:
+        if "dim" in named:
+            named["axis"] = named.pop("dim")
+        if "keepdim" in named:
+            named["keepdims"] = named.pop("keepdim")
+        return function(x, *arguments, **named)
+
+    return reduction
+
+
+def without(x: Value, axes: tuple[int, ...]) -> Value:
+    """x without the given axes, which have size 1."""
+    return reshape(x, tuple(size for axis, size in enumerate(x.shape) if axis not in axes))
+
+
+def reduced(op: Op, x: Value, axis: Axis, keepdims: bool) -> Value:
+    """Apply a reduce op over `axis` and take the axes away unless `keepdims`."""
+    axes = normalised_axes(op.name, axis, x)
+    result = apply(op, (x,), {"axes": axes}) if axes else x
+    return result if keepdims or not axes else without(result, axes)
+
+
+def summed_dtype(dtype: DType) -> DType:
+    """The dtype of a sum or product: small integers and bools grow to 64 bits."""
+    if dtype.kind == "b" or dtype.kind == "i":
+        return int64
+    return uint64 if dtype.kind == "u" else dtype
+
+
+@axis_words
+def sum_(x: Value, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Value:
+    """The sum over axes, in a fixed order that depends on the shape alone.
+
+    x        bools and integers are summed as 64-bit integers; float16 and bfloat16 in float32
+    axis     one, several, or None for all; `dim` works too
+    dtype    of the result; x is cast to it first
+    returns  0 for an empty axis
+    >>> import bedplate as bp
+    >>> bp.sum(bp.tensor([[1, 2], [3, 4]]), axis=0).tolist()
+    [4, 6]
+    """
+    x = as_type(x, summed_dtype(x.dtype) if dtype is None else as_dtype(dtype))
+    return reduced(SUM, x, axis, keepdims)
+
+
+@axis_words
+def prod(x: Value, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Value:
+    """The product over axes.
+
+    x        bools and integers are multiplied as 64-bit integers
+    axis     one, several, or None for all; `dim` works too
+    dtype    of the result; x is cast to it first
+    returns  1 for an empty axis; the gradient is right where elements are 0
+    >>> import bedplate as bp
+    >>> bp.prod(bp.tensor([2, 3, 4])).item()
+    24
+    """
+    x = as_type(x, summed_dtype(x.dtype) if dtype is None else as_dtype(dtype))
+    return reduced(PROD, x, axis, keepdims)
+
+
+@axis_words
+def max_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
+    """The largest element over axes; NaN if one is NaN.
+
+    axis     one, several, or None for all; `dim` works too
+    returns  where several are largest, each gets an equal share of the gradient
+    raises   ShapeError for an empty axis
+    >>> import bedplate as bp
+    >>> bp.max(bp.tensor([[1, 5], [3, 4]]), axis=1).tolist()
+    [5, 4]
+    """
+    return reduced(MAX, x, axis, keepdims)
+
+
+@axis_words
+def min_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
+    """The smallest element over axes; NaN if one is NaN.
+
+    axis     one, several, or None for all; `dim` works too
+    returns  where several are smallest, each gets an equal share of the gradient
+    raises   ShapeError for an empty axis
+    >>> import bedplate as bp
+    >>> bp.min(bp.tensor([[1, 5], [3, 4]]), axis=1).tolist()
+    [1, 3]
+    """
+    return reduced(MIN, x, axis, keepdims)
+
+
+@axis_words
+def all_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
+    """Whether all elements over axes are true (not 0); True for an empty axis.
+
+    >>> import bedplate as bp
+    >>> bp.all(bp.tensor([True, False])).item()
+    False
+    """
+    return reduced(ALL, as_type(x, bool_), axis, keepdims)
+
+
+@axis_words
+def any_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
+    """Whether any element over axes is true (not 0); False for an empty axis.
+
+    >>> import bedplate as bp
+    >>> bp.any(bp.tensor([True, False])).item()
+    True
+    """
+    return reduced(ANY, as_type(x, bool_), axis, keepdims)
+
+
+def _positioned(op: Op, x: Value, axis: int | None, keepdims: bool) -> Value:
+    if axis is not None:
+        return reduced(op, x, axis, keepdims)
+    found = reduced(op, reshape(x, (-1,)), 0, False)
+    return reshape(found, (1,) * len(x.shape)) if keepdims else found
+
+
+@axis_words
+def argmax(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
+    """The index of the largest element along an axis, the first if there are several.
+
+    axis     None: of the flattened value
+    returns  int64; the first NaN counts as largest
+    raises   ShapeError for an empty axis
+    >>> import bedplate as bp
+    >>> bp.argmax(bp.tensor([1.0, 3.0, 3.0])).item()
+    1
+    """
+    return _positioned(ARGMAX, x, axis, keepdims)
+
+
+@axis_words
+def argmin(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
+    """The index of the smallest element along an axis, the first if there are several.
+
+    axis     None: of the flattened value
+    returns  int64; the first NaN counts as smallest
+    raises   ShapeError for an empty axis
+    >>> import bedplate as bp
+    >>> bp.argmin(bp.tensor([1.0, 3.0, 1.0])).item()
+    0
+    """
+    return _positioned(ARGMIN, x, axis, keepdims)

@@ -1,0 +1,230 @@
+"""Mean, variance and standard deviation: composed of reductions, each with its own gradient.
+
+float16 and bfloat16 are computed in float32 throughout and narrowed once at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bedplate.dtypes import FLOATS, DType
+from bedplate.errors import DTypeError
+from bedplate.graph.node import Attributes, Shape
+from bedplate.ops.arithmetic import divide, multiply, subtract
+from bedplate.ops.build import Value, as_type, normalised_axes, number
+from bedplate.ops.comparison import equal
+from bedplate.ops.convert import where
+from bedplate.ops.elementwise import widened
+from bedplate.ops.exponential import sqrt
+from bedplate.ops.record import Op, apply, register
+from bedplate.ops.reduce import SUM, Axis, accumulator, axis_words, reduced, without
+from bedplate.ops.refusal import refuse_inputs
+from bedplate.ops.samples import floats
+from bedplate.ops.views import broadcast_to
+
+
+def kept_rule(name: str) -> Any:
+    """The shape and dtype rule of a reduction of floats that keeps its axes with size 1."""
+
+    def infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
+        (x,) = inputs
+        if not x.dtype.is_float:
+            refuse_inputs(
+                DTypeError, name, "only floats have one", inputs, "cast first: x.astype(bp.float32)"
+            )
+        axes = attributes["axes"]
+        return tuple(1 if axis in axes else size for axis, size in enumerate(x.shape)), x.dtype
+
+    return infer
+
+
+def count_of(x: Value, axes: Shape) -> int:
+    """How many elements a reduction over `axes` joins."""
+    return math.prod(x.shape[axis] for axis in axes)
+
+
+def wide(x: Value) -> Value:
+    """x in the dtype of its accumulator."""
+    return as_type(x, accumulator(x.dtype))
+
+
+def mean_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Shape) -> tuple[Any]:
+    """The gradient shared by all elements."""
+    (x,) = inputs
+    share = multiply(grad_out, 1 / max(1, count_of(x, axes)))
+    return (broadcast_to(share, x.shape),)
+
+
+def _mean_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
+    (x,) = inputs
+    axes = attributes["axes"]
+    total = apply(SUM, (wide(x),), {"axes": axes})
+    return as_type(divide(total, number(total, count_of(x, axes))), x.dtype)
+
+
+def _mean_reference(x: Any, *, axes: Shape) -> Any:
+    count = math.prod(x.shape[axis] for axis in axes)
+    return np.sum(x, axis=axes, keepdims=True) / x.dtype.type(count)
+
+
+SAMPLES = (
+    floats((3, 7), axes=(1,)),
+    floats((5, 6), axes=(0,)),
+    floats((2, 3, 4), axes=(0, 2)),
+    floats((0, 3), axes=(1,)),
+)
+MEAN = register(
+    Op(
+        "mean",
+        "composed",
+        kept_rule("mean"),
+        reference=widened(_mean_reference),
+        gradient=mean_gradient,
+        expand=_mean_expand,
+        dtypes=FLOATS,
+        samples=SAMPLES,
+        doc="The mean over `axes`.",
+    )
+)
+
+
+@axis_words
+def mean(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
+    """The mean over axes: y = sum(x) / n.
+
+    x        floats; float16 and bfloat16 are summed and divided in float32, narrowed once
+    axis     one, several, or None for all; `dim` works too
+    returns  NaN for an empty axis
+    raises   DTypeError for integers: cast first
+    >>> import bedplate as bp
+    >>> bp.mean(bp.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=1).tolist()
+    [1.5, 3.5]
+    """
+    return reduced(MEAN, x, axis, keepdims)
+
+
+def _deviations(x: Value, axes: Shape) -> Value:
+    x = wide(x)
+    return subtract(x, apply(MEAN, (x,), {"axes": axes}))
+
+
+def var_gradient(
+    grad_out: Value, inputs: Any, output: Value, *, axes: Shape, correction: float
+) -> tuple[Any]:
+    """2 (x - mean) / (n - correction)"""
+    (x,) = inputs
+    degrees = max(0.0, count_of(x, axes) - correction)
+    scale = 2 / degrees if degrees else float("nan")
+    slope = multiply(_deviations(x, axes), scale)
+    return (as_type(multiply(wide(grad_out), slope), x.dtype),)
+
+
+def _variance(x: Value, axes: Shape, correction: float) -> Value:
+    deviations = _deviations(x, axes)
+    total = apply(SUM, (multiply(deviations, deviations),), {"axes": axes})
+    return divide(total, number(total, max(0.0, count_of(x, axes) - correction)))
+
+
+def _var_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
+    (x,) = inputs
+    return as_type(_variance(x, attributes["axes"], attributes["correction"]), x.dtype)
+
+
+def _var_reference(x: Any, *, axes: Shape, correction: float) -> Any:
+    count = math.prod(x.shape[axis] for axis in axes)
+    deviations = x - _mean_reference(x, axes=axes)
+    total = np.sum(deviations * deviations, axis=axes, keepdims=True)
+    return total / x.dtype.type(max(0.0, count - correction))
+
+
+_VAR_SAMPLES = (
+    floats((3, 7), axes=(1,), correction=0.0),
+    floats((5, 6), axes=(0,), correction=1.0),
+    floats((2, 3, 4), axes=(0, 2), correction=1.0),
+    floats((0, 3), axes=(1,), correction=0.0),
+)
+VAR = register(
+    Op(
+        "var",
+        "composed",
+        kept_rule("var"),
+        reference=widened(_var_reference),
+        gradient=var_gradient,
+        expand=_var_expand,
+        dtypes=FLOATS,
+        samples=_VAR_SAMPLES,
+        doc="The variance over `axes`, by two passes.",
+    )
+)
+
+
+@axis_words
+def var(x: Value, axis: Axis = None, keepdims: bool = False, correction: float = 0) -> Value:
+    """The variance over axes: y = sum((x - mean(x))^2) / (n - correction).
+
+    x           floats; two passes, so a large mean costs no precision
+    axis        one, several, or None for all; `dim` works too
+    correction  0 for the variance of the elements, 1 to estimate that of what they stand for
+    returns     NaN where n <= correction
+    >>> import bedplate as bp
+    >>> bp.var(bp.tensor([10000.0, 10001.0, 10002.0, 10003.0])).item()
+    1.25
+    """
+    return _corrected(VAR, x, axis, keepdims, correction)
+
+
+def _corrected(op: Op, x: Value, axis: Axis, keepdims: bool, correction: float) -> Value:
+    axes = normalised_axes(op.name, axis, x)
+    result = apply(op, (x,), {"axes": axes, "correction": float(correction)})
+    return result if keepdims else without(result, axes)
+
+
+def std_gradient(
+    grad_out: Value, inputs: Any, output: Value, *, axes: Shape, correction: float
+) -> tuple[Any]:
+    """(x - mean) / ((n - correction) y), and 0 where y is 0"""
+    (x,) = inputs
+    degrees = max(0.0, count_of(x, axes) - correction)
+    spread = wide(output)
+    flat = equal(spread, 0)
+    share = divide(wide(grad_out), multiply(where(flat, number(spread, 1), spread), degrees))
+    share = where(flat, number(share, 0), share)
+    return (as_type(multiply(share, _deviations(x, axes)), x.dtype),)
+
+
+def _std_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
+    (x,) = inputs
+    return as_type(sqrt(_variance(x, attributes["axes"], attributes["correction"])), x.dtype)
+
+
+STD = register(
+    Op(
+        "std",
+        "composed",
+        kept_rule("std"),
+        reference=widened(lambda x, **named: np.sqrt(_var_reference(x, **named))),
+        gradient=std_gradient,
+        expand=_std_expand,
+        dtypes=FLOATS,
+        samples=_VAR_SAMPLES,
+        doc="The standard deviation over `axes`.",
+    )
+)
+
+
+@axis_words
+def std(x: Value, axis: Axis = None, keepdims: bool = False, correction: float = 0) -> Value:
+    """The standard deviation over axes: the square root of `var`.
+
+    x           floats
+    axis        one, several, or None for all; `dim` works too
+    correction  as in `var`
+    returns     its gradient is 0 where all elements are equal
+    >>> import bedplate as bp
+    >>> bp.std(bp.tensor([1.0, 3.0])).item()
+    1.0
+    """
+    return _corrected(STD, x, axis, keepdims, correction)
