@@ -1,0 +1,153 @@
+"""How Python values become the arguments of a native kernel, and its result a Python number."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from bedplate.errors import KernelError
+from bedplate.kernel.context import line_of, user_site
+from bedplate.kernel.ir import Program
+from bedplate.kernel.types import Type, bf16, f16, f32, f64, i1
+from bedplate.kernel.values import integer_range
+
+_NUMPY = {
+    "i1": np.dtype(np.bool_), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32), "i64": np.dtype(np.int64), "u8": np.dtype(np.uint8),
+    "u16": np.dtype(np.uint16), "u32": np.dtype(np.uint32), "u64": np.dtype(np.uint64),
+    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
+}  # fmt: skip
+
+
+def numpy_dtype(type_: Type) -> np.dtype[Any]:
+    """The NumPy dtype of a scalar type or of a vector's elements."""
+    return _NUMPY[type_.scalar.name]
+
+
+def ctype_of(type_: Type | None) -> Any:
+    """The ctypes type that carries a scalar or a pointer; None for no result."""
+    if type_ is None:
+        return None
+    if type_.is_pointer:
+        return ctypes.c_void_p
+    if type_ is f32 or type_ is f64:
+        return ctypes.c_float if type_ is f32 else ctypes.c_double
+    if type_ is i1:
+        return ctypes.c_uint8
+    sign = "" if type_.is_signed and not type_.is_float else "u"
+    return getattr(ctypes, f"c_{sign}int{type_.bits}")
+
+
+def to_bits(type_: Type, number: float) -> int:
+    """The 16 bits of f16 or bf16 nearest to a Python float."""
+    with np.errstate(over="ignore"):
+        return int(np.array(number, np.float64).astype(_NUMPY[type_.name]).view(np.uint16))
+
+
+def from_bits(type_: Type, word: int) -> float:
+    return float(np.array(word, np.uint16).view(_NUMPY[type_.name]))
+
+
+class Convention:
+    """The parameters and the result of one kernel as Python passes them."""
+
+    def __init__(self, name: str, program: Program) -> None:
+        self.name = name
+        self.types = [parameter.type for parameter in program.parameters]
+        self.names = program.names
+        self.result = program.result
+        self.callable = not any(t.lanes for t in self.types) and not (
+            self.result is not None and self.result.lanes
+        )
+        if self.callable:
+            arguments = [ctype_of(type_) for type_ in self.types]
+            self.prototype = ctypes.CFUNCTYPE(ctype_of(self.result), *arguments)
+
+    def native(self, address: int) -> Any:
+        """A Python callable for the machine code at an address (the GIL is released inside)."""
+        return self.prototype(address) if self.callable else self.no_vectors
+
+    def no_vectors(self, *words: Any) -> Any:
+        raise KernelError(
+            f"kernel {self.name}: Python cannot pass vectors\n"
+            "  legal: call(kernel, ...) from another kernel"
+        )
+
+    def convert(self, args: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+        """(ctypes-ready words, objects to keep alive during the call).
+
+        raises KernelError naming the parameter that does not fit
+        """
+        if len(args) != len(self.types):
+            wanted = ", ".join(f"{n}: {t}" for n, t in zip(self.names, self.types, strict=True))
+            raise KernelError(
+                f"kernel {self.name}: {len(args)} arguments\n  at {line_of(user_site())}\n"
+                f"  legal: {self.name}({wanted})"
+            )
+        words = [self.word(i, arg) for i, arg in enumerate(args)]
+        return words, list(args)
+
+    def word(self, index: int, value: Any) -> Any:
+        type_ = self.types[index]
+        if type_.is_pointer:
+            return self.pointer(index, value)
+        if isinstance(value, np.generic):
+            value = value.item()
+        if type_.is_float:
+            if isinstance(value, int | float):
+                return to_bits(type_, value) if type_ in (f16, bf16) else float(value)
+            raise self.mismatch(index, value, "a Python number")
+        if not isinstance(value, int):
+            raise self.mismatch(index, value, "a Python int")
+        low, high = integer_range(type_)
+        if not low <= value <= high:
+            raise self.mismatch(index, value, f"{low} to {high}")
+        return int(value)
+
+    def pointer(self, index: int, value: Any) -> int:
+        if isinstance(value, np.ndarray):
+            wanted = self.types[index].element
+            if wanted is None or wanted.is_pointer or not _fits(value.dtype, _NUMPY[wanted.name]):
+                legal = "addresses" if wanted is None or wanted.is_pointer else \
+                    f"an array of {_NUMPY[wanted.name]}"  # fmt: skip
+                raise self.mismatch(index, value, legal)
+            if not value.flags.c_contiguous:
+                raise self.mismatch(index, value, "a contiguous array; np.ascontiguousarray(x)")
+            if not value.flags.writeable:
+                raise self.mismatch(index, value, "an array that may be written; x.copy()")
+            return value.ctypes.data
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 64:
+            return value
+        if value is None:
+            return 0
+        raise self.mismatch(index, value, "a NumPy array, or an address as a Python int")
+
+    def mismatch(self, index: int, value: Any, legal: str) -> KernelError:
+        shown = f"{value!r} (Python {type(value).__name__})"
+        if isinstance(value, np.ndarray):
+            shown = f"array {value.shape} {value.dtype} strides {value.strides}"
+        return KernelError(
+            f"kernel {self.name}: argument {self.names[index]} does not fit {self.types[index]}\n"
+            f"  {self.names[index]}  {shown}\n  at {line_of(user_site())}\n  legal: {legal}"
+        )
+
+    def give_back(self, result: Any) -> Any:
+        type_ = self.result
+        if type_ is None:
+            return None
+        if type_ is i1:
+            return bool(result)
+        if type_ is f16 or type_ is bf16:
+            return from_bits(type_, result)
+        return result or 0 if type_.is_pointer else result
+
+
+def _fits(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    return given == wanted or (
+        wanted.kind in "iub" and given.kind in "iub" and given.itemsize == wanted.itemsize
+        and (wanted.kind == "b" or given.kind == "b")
+    )  # fmt: skip

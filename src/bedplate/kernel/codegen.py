@@ -1,0 +1,101 @@
+"""From LLVM text to machine code in this process: passes, code generation, linking.
+
+Kernels are vectorised where they are written, so the pipeline has no vectoriser and no unroller.
+One JIT links all objects; LLVM's own data structures are used under one lock.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from bedplate.errors import InternalError, KernelError
+from bedplate.kernel.target import Target, find_target
+
+lock = threading.RLock()
+_serial = itertools.count()
+
+
+@functools.cache
+def _initialise() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    llvm.initialize_native_asmparser()
+
+
+@functools.cache
+def target_machine(target: Target) -> llvm.TargetMachine:
+    """LLVM's code generator for a target."""
+    _initialise()
+    return llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
+    )
+
+
+def optimise(text: str, target: Target) -> llvm.ModuleRef:
+    """Parse LLVM text and run the passes.
+
+    raises InternalError if LLVM does not accept the text
+    """
+    _initialise()
+    machine = target_machine(target)
+    try:
+        module = llvm.parse_assembly(text)
+    except RuntimeError as error:
+        raise InternalError(f"LLVM does not accept a lowered kernel: {error}") from error
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    builder = llvm.create_pass_builder(machine, options)
+    _passes(text).run(module, builder)
+    return module
+
+
+def _passes(text: str) -> llvm.ModulePassManager:
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    if "\ndefine internal" in text:
+        passes.add_always_inliner_pass()
+    passes.add_new_gvn_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    return passes
+
+
+def make_object(text: str, target: Target) -> bytes:
+    """The object file of an LLVM module."""
+    with lock:
+        return target_machine(target).emit_object(optimise(text, target))
+
+
+def make_assembly(text: str, target: Target) -> str:
+    """The assembly text of an LLVM module."""
+    with lock:
+        return target_machine(target).emit_assembly(optimise(text, target))
+
+
+@functools.cache
+def _jit() -> Any:
+    _initialise()
+    return llvm.create_lljit_compiler(target_machine(find_target(None)))
+
+
+def link(image: bytes, symbol: str) -> tuple[int, Any]:
+    """Load an object file; (address of `symbol`, what must be kept alive as long as it is used).
+
+    raises KernelError if a function that the kernel calls is not in this process
+    """
+    with lock:
+        builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+        try:
+            library = builder.export_symbol(symbol).link(_jit(), f"kernel{next(_serial)}")
+        except RuntimeError as error:
+            raise KernelError(
+                f"a kernel cannot be linked: {error}\n"
+                "  legal: extern names of the C library and of libraries already loaded"
+            ) from error
+        return library[symbol], library

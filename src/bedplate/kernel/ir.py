@@ -1,0 +1,200 @@
+"""The program that a traced kernel leaves behind: a small structured intermediate representation.
+
+    program     := "kernel" NAME "(" [ parameter { ", " parameter } ] ")" [ "->" TYPE ] ":" block
+    parameter   := VALUE ":" TYPE NAME
+    block       := { statement }                           one a line, two spaces deeper
+    statement   := VALUE "=" OP TYPE { operand } [ attributes ]     an instruction with a result
+                 | OP { operand } [ attributes ]                    one without: store, set, ...
+                 | "loop" VALUE "=" operand "to" operand "step" operand  block
+                 | "while" block "holds" operand "do" block
+                 | "when" operand block [ "otherwise" block ]
+    operand     := VALUE | literal
+    literal     := NUMBER ":" TYPE                          of a vector type: in every lane
+    attributes  := "{" KEY "=" PYTHON_LITERAL { ", " KEY "=" PYTHON_LITERAL } "}"
+    VALUE       := "%" DIGITS            each is assigned once and seen in its own block and deeper
+    TYPE        := "f32" | "ptr(f32)" | "vec(f32,16)" ...   see types.py
+    OP          := the name of a record in instructions/, which says what it means, how the
+                   interpreter computes it and what LLVM text it becomes
+
+A `loop` counts i64 from the first operand while it is below (for a negative step: above) the
+second; a step that is not positive at run time means no turn at all. Mutable locals are the
+instructions `var`, `get` and `set`; `give_back` returns. Other programs are called by name
+through `call`, whose attribute says which of `Program.callees` is meant.
+`print_program` writes this text and `read.read_program` reads it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bedplate.kernel.types import Type
+
+NO_ATTRIBUTES: dict[str, Any] = {}
+
+
+class Instruction:
+    """One instruction and the value that it gives.
+
+    type      of the value, or None
+    number    the value is written %number; 0 for a literal or an instruction without a value
+    block     where it stands; None for a literal
+    site      (code, instruction offset) of the user's line, or None
+    """
+
+    __slots__ = ("attributes", "block", "number", "op", "operands", "site", "type")
+
+    def __init__(
+        self, op: str, type_: Any, operands: tuple[Any, ...], attributes: dict[str, Any],
+        number: int = 0, block: Block | None = None, site: Any = None,
+    ) -> None:  # fmt: skip
+        self.op = op
+        self.type: Type = type_
+        self.operands: tuple[Instruction, ...] = operands
+        self.attributes = attributes
+        self.number = number
+        self.block = block
+        self.site = site
+
+
+class Block:
+    """Statements in order; `owner` is the tracer while the block may still be used."""
+
+    __slots__ = ("owner", "statements")
+
+    def __init__(self, owner: Any = None) -> None:
+        self.owner = owner
+        self.statements: list[Any] = []
+
+
+@dataclass(slots=True, eq=False)
+class Loop:
+    """A counted loop; `index` is the instruction that stands for the running i64."""
+
+    index: Instruction
+    start: Instruction
+    stop: Instruction
+    step: Instruction
+    body: Block
+    site: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class While:
+    """Run `test`, and as long as `condition` (made there) holds, `body` and `test` again."""
+
+    test: Block
+    condition: Instruction
+    body: Block
+    site: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class When:
+    """Run `body` if `condition` holds, else `otherwise` (which may be absent)."""
+
+    condition: Instruction
+    body: Block
+    otherwise: Block | None = None
+    site: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """One traced kernel: parameters (instructions with op "parameter"), result type, body."""
+
+    name: str
+    parameters: list[Instruction]
+    names: list[str]
+    result: Type | None
+    body: Block
+    callees: list[Program] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return print_program(self)
+
+
+def print_program(program: Program) -> str:
+    """The text of a program, those that it calls first."""
+    texts = [_print_one(each) for each in all_programs(program)]
+    return "\n".join(texts)
+
+
+def all_programs(program: Program) -> list[Program]:
+    """The program and all that it calls, callees first, each once."""
+    order: list[Program] = []
+
+    def visit(each: Program) -> None:
+        for callee in each.callees:
+            visit(callee)
+        if not any(each is other for other in order):
+            order.append(each)
+
+    visit(program)
+    return order
+
+
+def count_statements(block: Block) -> int:
+    """How many statements a block holds, those inside loops and branches counted."""
+    total = 0
+    for statement in block.statements:
+        total += 1
+        if isinstance(statement, Loop):
+            total += count_statements(statement.body)
+        elif isinstance(statement, While):
+            total += count_statements(statement.test) + count_statements(statement.body)
+        elif isinstance(statement, When):
+            total += count_statements(statement.body)
+            total += count_statements(statement.otherwise) if statement.otherwise else 0
+    return total
+
+
+def _print_one(program: Program) -> str:
+    parameters = ", ".join(
+        f"%{p.number}: {p.type} {name}"
+        for p, name in zip(program.parameters, program.names, strict=True)
+    )
+    result = f" -> {program.result}" if program.result else ""
+    lines = [f"kernel {program.name}({parameters}){result}:"]
+    _print_block(program.body, "  ", lines)
+    return "\n".join(lines) + "\n"
+
+
+def _print_block(block: Block, indent: str, lines: list[str]) -> None:
+    deeper = indent + "  "
+    for statement in block.statements:
+        if isinstance(statement, Instruction):
+            lines.append(indent + _print_instruction(statement))
+        elif isinstance(statement, Loop):
+            start, stop, step = map(operand_text, (statement.start, statement.stop, statement.step))
+            index = operand_text(statement.index)
+            lines.append(f"{indent}loop {index} = {start} to {stop} step {step}")
+            _print_block(statement.body, deeper, lines)
+        elif isinstance(statement, While):
+            lines.append(f"{indent}while")
+            _print_block(statement.test, deeper, lines)
+            lines.append(f"{indent}holds {operand_text(statement.condition)} do")
+            _print_block(statement.body, deeper, lines)
+        else:
+            lines.append(f"{indent}when {operand_text(statement.condition)}")
+            _print_block(statement.body, deeper, lines)
+            if statement.otherwise is not None:
+                lines.append(f"{indent}otherwise")
+                _print_block(statement.otherwise, deeper, lines)
+
+
+def _print_instruction(instruction: Instruction) -> str:
+    head = f"%{instruction.number} = {instruction.op} {instruction.type}"
+    words = [head if instruction.number else instruction.op]
+    words.extend(map(operand_text, instruction.operands))
+    if instruction.attributes:
+        pairs = ", ".join(f"{key}={value!r}" for key, value in instruction.attributes.items())
+        words.append("{" + pairs + "}")
+    return " ".join(words)
+
+
+def operand_text(operand: Instruction) -> str:
+    """How an operand is written: %7, or 1.5:f32 for a literal."""
+    if operand.op == "literal":
+        return f"{operand.attributes['value']!r}:{operand.type}"
+    return f"%{operand.number}"

@@ -1,0 +1,194 @@
+"""Kernel: an annotated Python function, traced once, compiled once, called from Python.
+
+`@kernel` reads the annotations; the function runs when the program is first needed. Compiling is
+done exactly once per kernel, whoever asks first.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from bedplate.errors import KernelError
+from bedplate.kernel import cache, codegen, context, report
+from bedplate.kernel.arguments import Convention
+from bedplate.kernel.context import line_of
+from bedplate.kernel.ir import Program
+from bedplate.kernel.lower import lower, symbol_of
+from bedplate.kernel.target import Target, find_target
+from bedplate.kernel.trace import Tracer
+from bedplate.kernel.types import Type
+from bedplate.kernel.values import Value
+
+
+class Compiled:
+    """Machine code of a kernel in this process.
+
+    address  of the native function, C calling convention; valid as long as this object lives
+    """
+
+    __slots__ = ("_keep", "_native", "address", "convention", "name")
+
+    def __init__(self, name: str, address: int, keep: Any, convention: Convention) -> None:
+        self.name = name
+        self.address = address
+        self.convention = convention
+        self._keep = keep
+        self._native = convention.native(address)
+
+    def __call__(self, *args: Any) -> Any:
+        words, keep = self.convention.convert(args)
+        result = self._native(*words)
+        del keep
+        return self.convention.give_back(result)
+
+    def __repr__(self) -> str:
+        return f"<Compiled {self.name} at {self.address:#x}>"
+
+
+class Kernel:
+    """A kernel; see docs/kernel-language.md.
+
+    ir                the traced program; `print(kernel.ir)` shows it
+    llvm, assembly    text for a target
+    compile           to machine code of this machine, once
+    interpret         the same program step by step in Python, every access checked
+    """
+
+    def __init__(self, function: Callable[..., Any], names: dict[str, Any], name: str = "") -> None:
+        self.name = name or function.__name__
+        self.function = function
+        self.__doc__ = function.__doc__
+        self._site = (function.__code__, 0)
+        self._types, self._result = _signature(self, function, names)
+        self._lock = threading.RLock()
+        self._ir: Program | None = None
+        self._compiled: Compiled | None = None
+        self._checked: Any = None
+
+    def __repr__(self) -> str:
+        types = ", ".join(f"{name}: {type_}" for name, type_ in self._types.items())
+        return f"<Kernel {self.name}({types})>"
+
+    @property
+    def ir(self) -> Program:
+        """The traced program.
+
+        raises KernelError if the function breaks a rule of the language
+        """
+        if self._ir is None:
+            with self._lock:
+                if self._ir is None:
+                    self._ir = self._trace()
+        return self._ir
+
+    def _trace(self) -> Program:
+        outer = context.state.tracer
+        if outer is not None and outer.code is self.function.__code__:
+            raise KernelError(f"kernel {self.name}: a kernel cannot call itself")
+        tracer = Tracer(self.name, self.function.__code__, self._result)
+        values = [tracer.parameter(name, type_) for name, type_ in self._types.items()]
+        context.state.tracer = tracer
+        try:
+            returned = self.function(*values)
+        except NameError as error:
+            raise self._undefined(error) from error
+        finally:
+            context.state.tracer = outer
+        if isinstance(returned, Value):
+            raise KernelError(
+                f"kernel {self.name}: return gives a value at trace time\n  legal: give_back(value)"
+            )
+        return tracer.finish()
+
+    def _undefined(self, error: NameError) -> KernelError:
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_next is not None:
+            traceback = traceback.tb_next
+        where = line_of(self._site)
+        if traceback is not None:
+            where = f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}"
+        return KernelError(
+            f"kernel {self.name}: {error}\n  at {where}\n"
+            "  legal: parameters, locals, closures and globals of the function"
+        )
+
+    def llvm(self, target: Target | str | None = None) -> str:
+        """The LLVM text before optimisation, for a target (None: this machine)."""
+        return lower(self.ir, find_target(target))
+
+    def assembly(self, target: Target | str | None = None) -> str:
+        """The assembly text for a target: None, "avx2", "avx512", "aarch64" or a Target."""
+        return codegen.make_assembly(self.llvm(target), find_target(target))
+
+    def compile(self) -> Compiled:
+        """Machine code for this machine, made at the first call and kept."""
+        if self._compiled is None:
+            with self._lock:
+                if self._compiled is None:
+                    self._compiled = self._compile()
+        return self._compiled
+
+    def _compile(self) -> Compiled:
+        convention = Convention(self.name, self.ir)
+        text = self.llvm()
+        symbol = symbol_of(self.name)
+        report.show(self, text)
+        image = cache.fetch(text, lambda: codegen.make_object(text, find_target(None)))
+        address, keep = codegen.link(image, symbol)
+        return Compiled(self.name, address, keep, convention)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.compile()(*args)
+
+
+def _signature(
+    kernel: Kernel, function: Callable[..., Any], names: dict[str, Any]
+) -> tuple[dict[str, Type], Type | None]:
+    """Parameter types in order, and the result type, from the annotations."""
+    types: dict[str, Type] = {}
+    where = line_of(kernel._site)
+    for name, parameter in inspect.signature(function).parameters.items():
+        annotation = _evaluate(parameter.annotation, function, names)
+        if not isinstance(annotation, Type):
+            shown = "no annotation" if annotation is inspect.Parameter.empty else repr(annotation)
+            raise KernelError(
+                f"kernel {kernel.name}: parameter {name} has {shown}\n  at {where}\n"
+                f"  legal: {name}: i64, {name}: f32, {name}: ptr(f32), {name}: vec(f32, 16) ..."
+            )
+        types[name] = annotation
+    result = function.__annotations__.get("return")
+    result = _evaluate(result, function, names)
+    if result is not None and not isinstance(result, Type):
+        raise KernelError(
+            f"kernel {kernel.name}: the result is annotated {result!r}\n  at {where}\n"
+            "  legal: `-> i64` or another type of the kernel language, or nothing"
+        )
+    return types, result
+
+
+def _evaluate(annotation: Any, function: Callable[..., Any], names: dict[str, Any]) -> Any:
+    """An annotation as an object; a string (from __future__ annotations) is evaluated."""
+    if not isinstance(annotation, str):
+        return annotation
+    closure = dict(inspect.getclosurevars(function).nonlocals)
+    try:
+        return eval(annotation, function.__globals__, {**names, **closure})
+    except Exception as error:
+        raise KernelError(
+            f"kernel {function.__name__}: the annotation {annotation!r} fails: {error}"
+        ) from error
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """Make a kernel of a function whose parameters are annotated with types of the language.
+
+    >>> @kernel
+    ... def double(n: i64, x: ptr(f32)):
+    ...     for i in loop(n):
+    ...         store(x + i, load(x + i) * 2)
+    """
+    return Kernel(function, sys._getframe(1).f_locals)

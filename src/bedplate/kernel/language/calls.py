@@ -1,0 +1,71 @@
+"""Calls of the kernel language: other kernels, addresses, functions of the C library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bedplate.kernel.context import failure, tracer
+from bedplate.kernel.types import Type, i64
+from bedplate.kernel.values import Value, as_value
+
+
+def call(kernel: Any, *args: Any) -> Value:
+    """Call another kernel; it becomes part of this one's module and may be inlined.
+
+    kernel   made by @kernel; its parameters may be vectors here
+    returns  its result, or None
+    """
+    program = getattr(kernel, "ir", None)
+    if program is None:
+        raise failure("call needs a kernel", "a function made by @kernel", kernel=kernel)
+    wanted = [p.type for p in program.parameters]
+    if len(wanted) != len(args):
+        types = ", ".join(map(str, wanted))
+        raise failure(f"call {program.name}: {len(args)} arguments", f"{program.name}({types})")
+    here = tracer()
+    callees = here.program.callees
+    found = [i for i, each in enumerate(callees) if each is program]
+    if not found:
+        callees.append(program)
+        found = [len(callees) - 1]
+    operands = _arguments(program.name, wanted, args)
+    return here.emit("call", program.result, operands, {"callee": found[0]})
+
+
+def _arguments(name: str, types: Sequence[Type], args: Sequence[Any]) -> tuple[Value, ...]:
+    pairs = enumerate(zip(types, args, strict=True))
+    return tuple(as_value(x, t, f"argument {i} of {name}") for i, (t, x) in pairs)
+
+
+def call_pointer(
+    address: Value, types: Sequence[Type], *args: Any, result: Type | None = None
+) -> Value:
+    """Call the native function at an address with the C calling convention.
+
+    address  i64 or pointer
+    types    of the arguments; result its type, or None
+    """
+    if not isinstance(address, Value) or not (address.type is i64 or address.type.is_pointer):
+        raise failure("call_pointer needs an address", "an i64 or a pointer", address=address)
+    if len(types) != len(args):
+        raise failure(f"call_pointer: {len(types)} types, {len(args)} arguments", "one type each")
+    operands = (address, *_arguments("call_pointer", types, args))
+    return tracer().emit("call_pointer", result, operands)
+
+
+def extern(name: str, result: Type | None, types: Sequence[Type]) -> Callable[..., Any]:
+    """A function of the C library (any symbol of the process) that kernels can call.
+
+    >>> getpid = extern("getpid", i32, ())
+    """
+
+    def function(*args: Any) -> Value:
+        if len(args) != len(types):
+            wanted = ", ".join(map(str, types))
+            raise failure(f"extern {name}: {len(args)} arguments", f"{name}({wanted})")
+        operands = _arguments(name, types, args)
+        return tracer().emit("extern", result, operands, {"symbol": name})
+
+    function.__name__ = name
+    return function
