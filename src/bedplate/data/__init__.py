@@ -1,7 +1,7 @@
 """Data: text files, codecs between text and tokens, batches that can be resumed."""
 
 from bedplate.data.batches import Batches, windows_in_order
-from bedplate.data.codec import ByteCodec, StreamDecoder, TextCodec, TokenizerCodec
+from bedplate.data.codec import ByteCodec, StreamDecoder, TextCodec, TokenizerCodec, load_codec
 from bedplate.data.corpus import Corpus, load_corpus, standard_library, text_files
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "StreamDecoder",
     "TextCodec",
     "TokenizerCodec",
+    "load_codec",
     "load_corpus",
     "standard_library",
     "text_files",

@@ -8,6 +8,7 @@ bytes come in several tokens is held back until it is whole.
 from __future__ import annotations
 
 import codecs
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -183,3 +184,24 @@ class TextStreamDecoder:
     def finish(self) -> str:
         before = self._codec.decode(self._ids[self._start : self._given])
         return self._codec.decode(self._ids[self._start :])[len(before) :]
+
+
+def load_codec(folder: str | os.PathLike[str]) -> TextCodec:
+    """The codec of a checkpoint: its `tokenizer.json`, or bytes if it has none.
+
+    raises  CheckpointError if there is neither a tokenizer nor a vocabulary of bytes
+    """
+    folder = Path(folder)
+    try:
+        table = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        vocab_size, end = table.get("vocab_size"), table.get("eos_token_id")
+    except (OSError, ValueError, AttributeError):
+        raise CheckpointError(f"tokenizer: {folder} has no readable config.json") from None
+    if (folder / "tokenizer.json").exists():
+        return TokenizerCodec(folder, end[0] if isinstance(end, list) else end)
+    if vocab_size != ByteCodec.vocab_size:
+        raise CheckpointError(
+            f"tokenizer: {folder} has no tokenizer.json, and its vocabulary of {vocab_size} is not "
+            f"that of bytes ({ByteCodec.vocab_size})\n  copy tokenizer.json beside config.json"
+        )
+    return ByteCodec()

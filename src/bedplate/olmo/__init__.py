@@ -1,1 +1,21 @@
-"""The olmo floor."""
+"""The OLMo 3 language model: weights, training, generation."""
+
+from bedplate.olmo.checkpoint import load, save
+from bedplate.olmo.config import Config
+from bedplate.olmo.model import Olmo3
+from bedplate.olmo.presets import PRESETS, Preset
+from bedplate.olmo.train import Progress, TrainError, TrainResult, TrainSettings, train
+
+__all__ = [
+    "PRESETS",
+    "Config",
+    "Olmo3",
+    "Preset",
+    "Progress",
+    "TrainError",
+    "TrainResult",
+    "TrainSettings",
+    "load",
+    "save",
+    "train",
+]

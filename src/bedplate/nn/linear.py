@@ -1,0 +1,84 @@
+"""Linear and Embedding: products with a trained table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from bedplate.dtypes import DType, float32
+from bedplate.nn import functional
+from bedplate.nn.init import kaiming_init, normal_init, uniform_init
+from bedplate.nn.module import Module
+from bedplate.nn.parameter import Parameter
+from bedplate.tensor import Tensor
+
+Initialiser = Callable[[tuple[int, ...], DType], Tensor]
+
+
+def _uniform_by_fan_in(shape: tuple[int, ...], dtype: DType) -> Tensor:
+    return kaiming_init(shape, gain=1 / math.sqrt(3), distribution="uniform", dtype=dtype)
+
+
+def _standard_normal(shape: tuple[int, ...], dtype: DType) -> Tensor:
+    return normal_init(shape, dtype=dtype)
+
+
+class Linear(Module):
+    """Multiply by a trained matrix, and add a trained vector.
+
+    y = x @ weight.T + bias
+
+    weight   (out_features, in_features), from init(shape, dtype); by default, like the bias,
+             uniform within 1 / sqrt(in_features)
+    bias     (out_features,), or None
+    x        (..., in_features) -> (..., out_features)
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        dtype: DType = float32,
+        init: Initialiser | None = None,
+    ) -> None:
+        self.in_features, self.out_features = in_features, out_features
+        init = init or _uniform_by_fan_in
+        self.weight = Parameter(init((out_features, in_features), dtype))
+        self.bias = None
+        if bias:
+            bound = 1 / math.sqrt(max(1, in_features))
+            self.bias = Parameter(uniform_init((out_features,), -bound, bound, dtype=dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        bias = "" if self.bias is not None else ", bias=False"
+        return f"{self.in_features}, {self.out_features}{bias}"
+
+
+class Embedding(Module):
+    """Rows of a trained table, by index.
+
+    weight   (num_embeddings, embedding_dim), from init(shape, dtype); standard normal by default
+    ids      integers of any shape -> (*shape, embedding_dim)
+    raises   IndexError for an index outside the table
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        dtype: DType = float32,
+        init: Initialiser | None = None,
+    ) -> None:
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        init = init or _standard_normal
+        self.weight = Parameter(init((num_embeddings, embedding_dim), dtype))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return functional.embedding(ids, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_embeddings}, {self.embedding_dim}"

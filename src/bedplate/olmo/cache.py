@@ -1,0 +1,156 @@
+"""Cache: the keys and values of the positions seen so far, by layer.
+
+A layer with a window keeps that many positions and no more: position p lies in slot
+p % window, over the one that just left the window. A layer without one grows, in steps.
+Keys are kept as they were turned, by their absolute positions.
+
+Letters in the comments: B batch, T new positions, S positions seen, C slots, H query heads,
+K key/value heads, G = H / K, d head_dim.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bedplate.errors import ShapeError
+from bedplate.nn import functional
+from bedplate.olmo.config import Config
+from bedplate.tensor import Tensor, concat, take, tensor, where, zeros
+
+GROWTH = 256  # slots by which a full layer's cache grows, and what its size is a multiple of
+
+
+class LayerCache:
+    """One layer's keys and values, each (B, K, C, d)."""
+
+    def __init__(self, window: int | None) -> None:
+        self.window = window
+        self.length = 0  # positions seen
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+
+    @property
+    def n_slots(self) -> int:
+        return 0 if self.keys is None else self.keys.shape[2]
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attention of new positions over those in the window, which then hold the new as well.
+
+        q        (B, H, T, d)
+        k, v     (B, K, T, d)
+        returns  (B, H, T, d)
+        """
+        if self.length == 0:
+            y = functional.attention(q, k, v, causal=True, window=self.window)
+            self._keep(k, v, np.arange(k.shape[2]))
+            return y
+        positions = self._positions()  # of the slots in use, in order of position
+        slots = tensor(positions % self.n_slots)
+        k = concat([take(self.keys, slots, axis=2), k], axis=2)  # (B, K, S + T, d)
+        v = concat([take(self.values, slots, axis=2), v], axis=2)
+        queries = np.arange(self.length, self.length + q.shape[2])
+        positions = np.concatenate([positions, queries])  # (S + T,)
+        y = masked_attention(q, k, v, tensor(_visible(queries, positions, self.window)))
+        self._keep(k, v, positions)
+        return y
+
+    def _positions(self) -> np.ndarray:
+        first = max(0, self.length - self.n_slots)
+        return np.arange(first, self.length)
+
+    def _keep(self, k: Tensor, v: Tensor, positions: np.ndarray) -> None:
+        """Store the last positions, each in its slot."""
+        end = int(positions[-1]) + 1
+        n_slots = self.window or math.ceil(end / GROWTH) * GROWTH
+        source = np.zeros(n_slots, np.int64)  # a slot not yet in use may hold anything finite
+        kept = positions[-n_slots:]
+        source[kept % n_slots] = np.arange(len(positions))[-n_slots:]
+        index = tensor(source)
+        self.keys, self.values = take(k, index, axis=2), take(v, index, axis=2)
+
+    def reserve(self) -> None:
+        """Make sure that there is a slot for the next position."""
+        if self.window is None and self.length == self.n_slots and self.keys is not None:
+            batch, heads, _, size = self.keys.shape
+            more = zeros((batch, heads, GROWTH, size), dtype=self.keys.dtype)
+            self.keys = concat([self.keys, more], axis=2)
+            self.values = concat([self.values, more], axis=2)
+
+
+def _visible(queries: np.ndarray, keys: np.ndarray, window: int | None) -> np.ndarray:
+    """Which key positions each query position sees: (T, S) bool."""
+    distance = queries[:, None] - keys[None, :]
+    return (distance >= 0) & (distance < (window or np.inf))
+
+
+def masked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """softmax(q k' / sqrt(d)) v over the positions that the mask shows; heads share keys.
+
+    q        (B, H, T, d)
+    k, v     (B, K, S, d)
+    mask     (T, S) bool
+    returns  (B, H, T, d)
+    """
+    batch, n_heads, time, size = q.shape
+    n_kv_heads, n_seen = k.shape[1:3]
+    group = n_heads // n_kv_heads
+    q = q.reshape((batch, n_kv_heads, group * time, size))  # (B, K, G T, d)
+    scores = (q @ k.transpose(-1, -2)) * (1.0 / math.sqrt(size))  # (B, K, G T, S)
+    scores = scores.reshape((batch, n_kv_heads, group, time, n_seen))  # (B, K, G, T, S)
+    weights = functional.softmax(where(mask, scores, -math.inf), axis=-1)
+    y = weights.reshape((batch, n_kv_heads, group * time, n_seen)) @ v  # (B, K, G T, d)
+    return y.reshape((batch, n_heads, time, size))
+
+
+def decode_layer(
+    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, position: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Attention of one new position over a layer's slots, as ops alone, so it can be captured.
+
+    q             (B, H, 1, d)
+    k, v          (B, K, 1, d)
+    keys, values  (B, K, C, d)
+    position      () int64
+    returns       (B, H, 1, d), and the slots with the new position in
+    """
+    n_slots = keys.shape[2]
+    slots = tensor(np.arange(n_slots))
+    here = (slots == position % n_slots).reshape((n_slots, 1))
+    keys, values = where(here, k, keys), where(here, v, values)
+    # a slot holds the last position that falls on it, which a fresh cache has not seen yet
+    in_use = position - (position - slots) % n_slots >= 0
+    return masked_attention(q, keys, values, in_use.reshape((1, n_slots))), keys, values
+
+
+class Cache:
+    """The caches of all layers, and how many positions they have seen."""
+
+    def __init__(self, config: Config) -> None:
+        self.layers = [LayerCache(config.window(layer)) for layer in range(config.n_layers)]
+        self.length = 0
+
+    def begin(self, n_new: int) -> None:
+        """Before new positions pass through the layers."""
+        if n_new < 1:
+            raise ShapeError("Cache: no new positions\n  give at least one token")
+
+    def end(self, n_new: int) -> None:
+        """After they have."""
+        self.length += n_new
+        for layer in self.layers:
+            layer.length = self.length
+
+    def realise(self) -> None:
+        """Compute keys and values now, so that what they were computed from can go."""
+        for layer in self.layers:
+            for slots in (layer.keys, layer.values):
+                if slots is not None:
+                    slots.realise()
+
+    @property
+    def nbytes(self) -> int:
+        """What keys and values take together."""
+        tensors = [t for layer in self.layers for t in (layer.keys, layer.values) if t is not None]
+        return sum(math.prod(t.shape) * t.dtype.itemsize for t in tensors)

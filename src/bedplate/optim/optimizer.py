@@ -1,0 +1,170 @@
+"""Optimizer: parameters in groups, each with its settings; state by parameter.
+
+What changes while training (learning rate, weight decay, step count, moments) is kept in
+tensors and changed by `assign`. A captured step therefore reads today's value, and capturing
+again is never needed. All other settings stay as they were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bedplate.dtypes import float32, float64
+from bedplate.errors import CheckpointError
+from bedplate.tensor import Tensor, no_grad, tensor, zeros
+
+CHANGEABLE = ("lr", "weight_decay")
+
+
+class ParameterGroup(dict[str, Any]):
+    """The settings of one group: "params" and what the optimiser takes.
+
+    `group["lr"] = 1e-3` assigns to the tensor that holds the learning rate, so that a captured
+    step sees it; `group["lr"].item()` reads it.
+    """
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key in CHANGEABLE and isinstance(self.get(key), Tensor):
+            new = value if isinstance(value, Tensor) else tensor(float(value), dtype=float64)
+            self[key].assign(new.detach().astype(float64))
+        elif key in self:
+            raise ValueError(
+                f"optimizer: {key!r} is fixed once the optimiser is made\n"
+                f"  what may change is {', '.join(CHANGEABLE)}; make a new optimiser for the rest"
+            )
+        else:
+            super().__setitem__(key, value)
+
+
+class Optimizer:
+    """The base of all optimisers.
+
+    params     tensors, (name, tensor) pairs, or groups: tables with "params" and settings that
+               differ from the defaults
+    raises     ValueError if there are no parameters, or one comes twice
+    """
+
+    # names of the state tensors each parameter has, in its master dtype
+    state_names: tuple[str, ...] = ()
+
+    def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
+        self.defaults = dict(defaults)
+        self.param_groups: list[ParameterGroup] = []
+        self.names: list[str] = []
+        self.state: list[dict[str, Tensor]] = []  # by position over all groups
+        self.step_count = zeros((), dtype=float64)
+        given = list(params)
+        if not given:
+            raise ValueError("optimizer: got no parameters\n  give it model.parameters()")
+        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+            self.add_param_group(group)
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Add parameters that have settings of their own."""
+        unknown = group.keys() - self.defaults.keys() - {"params"}
+        if unknown:
+            raise ValueError(
+                f"optimizer: unknown setting {min(unknown)!r}; there are {', '.join(self.defaults)}"
+            )
+        settings = {**self.defaults, **group}
+        for key in CHANGEABLE:
+            if key in settings:
+                settings[key] = tensor(float(settings[key]), dtype=float64)
+        settings["params"] = [self._adopt(item) for item in _listed(group["params"])]
+        self.param_groups.append(ParameterGroup(settings))
+
+    def _adopt(self, item: Any) -> Tensor:
+        """Take in one parameter, with fresh state."""
+        name, parameter = (
+            item if isinstance(item, tuple) else (f"parameter {len(self.state)}", item)
+        )
+        if any(parameter is mine for group in self.param_groups for mine in group["params"]):
+            raise ValueError(f"optimizer: {name} is in two groups")
+        self.names.append(name)
+        self.state.append(self._fresh_state(parameter))
+        return parameter
+
+    def _fresh_state(self, parameter: Tensor) -> dict[str, Tensor]:
+        narrow = parameter.dtype.itemsize < 4
+        dtype = float32 if narrow else parameter.dtype
+        state = {name: zeros(parameter.shape, dtype=dtype) for name in self.state_names}
+        if narrow:
+            # small steps would vanish in the rounding of bfloat16 and float16
+            state["master"] = parameter.detach().astype(float32)
+        return state
+
+    def _parameters(self) -> list[tuple[ParameterGroup, Tensor, dict[str, Tensor]]]:
+        """(group, parameter, state) for every parameter, in order."""
+        pairs = [(group, p) for group in self.param_groups for p in group["params"]]
+        return [(group, p, state) for (group, p), state in zip(pairs, self.state, strict=True)]
+
+    def step(self) -> None:
+        """Update every parameter that has a gradient."""
+        with no_grad():
+            self._before()
+            for group, parameter, state in self._parameters():
+                if parameter.grad is not None:
+                    weight = state.get("master", parameter).detach()
+                    grad = parameter.grad.detach().astype(weight.dtype)
+                    self._store(parameter, state, self._updated(group, weight, grad, state))
+
+    def _before(self) -> None:
+        """What is done once a step."""
+        self.step_count.assign(self.step_count + 1.0)
+
+    def _updated(
+        self, group: ParameterGroup, weight: Tensor, grad: Tensor, state: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """The new "weight" and the new state by name; each optimiser has its own."""
+        raise TypeError(f"{type(self).__name__} has no rule: write _updated")
+
+    def _store(self, parameter: Tensor, state: dict[str, Tensor], new: dict[str, Tensor]) -> None:
+        weight = new.pop("weight")
+        for name, value in new.items():
+            state[name].assign(value)
+        if "master" in state:
+            state["master"].assign(weight)
+        parameter.assign(weight.astype(parameter.dtype))
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of every parameter."""
+        for _, parameter, _ in self._parameters():
+            parameter.grad = None
+
+    def extra_state(self) -> dict[str, Tensor]:
+        """State that belongs to no parameter, by name."""
+        return {"step_count": self.step_count}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything that a resumed run needs, as tensors by name."""
+        return {name: value.detach() for name, value in self._own_tensors().items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where `state_dict` was taken.
+
+        raises  CheckpointError if a name is missing or unknown, or a shape differs
+        """
+        mine = self._own_tensors()
+        for name in mine.keys() ^ state.keys():
+            side = "missing from the state" if name in mine else "unknown to this optimiser"
+            raise CheckpointError(f"optimizer: {name} is {side}")
+        for name, own in mine.items():
+            value = state[name] if isinstance(state[name], Tensor) else Tensor(state[name])
+            if value.shape != own.shape:
+                raise CheckpointError(f"optimizer: {name} is {value.shape}, expected {own.shape}")
+        for name, own in mine.items():
+            value = state[name] if isinstance(state[name], Tensor) else Tensor(state[name])
+            own.assign(value.detach().astype(own.dtype))
+
+    def _own_tensors(self) -> dict[str, Tensor]:
+        tensors = {f"optimizer.{name}": value for name, value in self.extra_state().items()}
+        for index, group in enumerate(self.param_groups):
+            tensors |= {f"group.{index}.{key}": group[key] for key in CHANGEABLE if key in group}
+        for name, state in zip(self.names, self.state, strict=True):
+            tensors |= {f"state.{name}.{key}": value for key, value in state.items()}
+        return tensors
+
+
+def _listed(params: Any) -> list[Any]:
+    return [params] if isinstance(params, Tensor) else list(params)
