@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 import os
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
-from bedplate import __version__ as VERSION
 from bedplate.devices.cpu.runner import NativePlan, Slot, Task
 from bedplate.kernel import (
     f32,
@@ -33,8 +33,7 @@ from bedplate.kernel import (
 from bedplate.kernel.task import word_int, word_pointer
 from benchmarks.cases import Case
 
-__all__ = ["VERSION", "any_case", "as_arrays"]
-
+VERSION = version("bedplate")
 ACCUMULATORS = 24  # of 32 vector registers; two a cycle with a latency of 4 need 8
 ARITHMETIC_LOOPS = 20_000
 CHUNK_BYTES = 16 * 1024

@@ -1,0 +1,112 @@
+"""How the command line is left: exit status and what is said, for each kind of failure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from bedplate.cli.main import main
+from bedplate.errors import CheckpointError, DeviceError
+
+MODULE = "bedplate.cli.main"
+
+
+def leave(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as left:
+        main(list(arguments))
+    return int(left.value.code or 0)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert leave("--version") == 0
+    assert capsys.readouterr().out == f"bedplate {version('bedplate')}\n"
+
+
+@pytest.mark.parametrize("command", ["train", "generate", "doctor"])
+def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert leave(command, "--help") == 0
+    shown = capsys.readouterr().out
+    assert "Example" in shown
+    assert f"bedplate {command}" in shown
+
+
+def test_no_command_shows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    leave()
+    shown = capsys.readouterr()
+    assert all(word in shown.out + shown.err for word in ("train", "generate", "doctor"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "No such command 'trian'"),
+        (["train", "--stepz", "3"], "No such option: --stepz"),
+        (["train", "--steps", "none"], "'none' is not a valid int"),
+        (["train", "--steps", "0"], "0 is not in the range x>=1"),
+        (["train", "--preset", "huge"], "there is no preset 'huge'; there are demo"),
+        (["train", "--data", "/no/such/text"], "Path '/no/such/text' does not exist"),
+        (["train", "--steps"], "Option '--steps' requires an argument"),
+        (["generate", "--checkpoint", "/no/such"], "Path '/no/such' does not exist"),
+        (["generate", "--top-p", "2"], "2.0 is not in the range"),
+        (["doctor", "now"], "unexpected extra argument"),
+    ],
+)
+def test_wrong_arguments_are_one_line_and_status_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert leave(*arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert message in shown.err
+    assert shown.err.startswith("bedplate: ")
+    assert shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (CheckpointError("model.safetensors: cut short"), 2, "bedplate: model.safetensors: cut"),
+        (DeviceError("Device: 'cuda' is absent"), 1, "bedplate: Device: 'cuda' is absent"),
+        (KeyboardInterrupt(), 130, "bedplate: interrupted"),
+        (FileNotFoundError(2, "No such file or directory", "x.txt"), 2, "directory: x.txt"),
+    ],
+)
+def test_failures(
+    error: BaseException,
+    status: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(f"{MODULE}.app", fail)
+    assert leave() == status
+    assert said in capsys.readouterr().err
+
+
+def test_a_fault_of_our_own_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(f"{MODULE}.app", fail)
+    with pytest.raises(ZeroDivisionError):
+        main([])
+
+
+def test_a_closed_pipe_leaves_quietly() -> None:
+    """The reader goes before anything is written: no traceback, the status of other tools."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", MODULE, "train", "--help"],
+        stdout=write, stderr=subprocess.PIPE, text=True, timeout=60,
+    )  # fmt: skip
+    os.close(write)
+    assert done.stderr == ""
+    assert done.returncode == 141
