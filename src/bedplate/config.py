@@ -56,6 +56,7 @@ SETTINGS = (
     Setting("debug_filter", "", "only kernels whose name contains this"),
     Setting("verify", False, "verify the graph after every pass"),
     Setting("pending_nodes", 20000, "a thread's pending graph is run when it holds so many nodes"),
+    Setting("pending_size", 256, "so is it when data of this many MiB has entered it"),
     Setting("fusion", True, "fuse element-wise ops, reductions and epilogues into single kernels"),
     Setting("folding", True, "fold constant subgraphs"),
     Setting("cse", True, "merge equal subexpressions"),

@@ -1,0 +1,160 @@
+"""Operation: an op of a user's own, with a gradient of its own.
+
+The gradient function works on tensors. Where a gradient is differentiated again, what
+`forward` saved takes part: the operations inside `forward` are recorded, so that a saved value
+is known to depend on the inputs. What cannot be known to (it went through NumPy, `item()`,
+`detach()` or `no_grad`) is refused then, because the second derivative would be wrong without
+a sign.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bedplate.autograd.tape import Entry, current_session
+from bedplate.errors import GradientError
+from bedplate.graph.node import NO_ATTRIBUTES
+from bedplate.graph.pending import LOCAL
+
+
+class _Apply:
+    """`apply` on the class makes an instance first; on an instance it works on a copy."""
+
+    def __get__(self, instance: Any, owner: type[Operation]) -> Callable[..., Any]:
+        if instance is None:
+            return lambda *inputs: _apply(owner(), inputs)
+        return lambda *inputs: _apply(copy.copy(instance), inputs)
+
+
+class Operation:
+    """The base of custom ops: subclass it, and call `apply`.
+
+    forward(*inputs)   returns a tensor; may keep what it needs on `self`
+    grad_fn(grad)      returns the gradient of each input, or None; a single one may stand alone
+    constants          names of attributes that do not depend on the inputs, for second
+                       derivatives; only needed for values that left the graph in `forward`
+
+    Each application has an instance of its own: a new one, or a copy of the one that `apply`
+    was called on.
+
+    >>> import bedplate as bp
+    >>> class Square(bp.Operation):
+    ...     def forward(self, x):
+    ...         self.x = x
+    ...         return x * x
+    ...     def grad_fn(self, grad):
+    ...         return 2 * self.x * grad
+    >>> x = bp.tensor([3.0], requires_grad=True)
+    >>> Square.apply(x).backward()
+    >>> x.grad.tolist()
+    [6.0]
+    """
+
+    constants: tuple[str, ...] = ()
+    apply: Callable[..., Any] = _Apply()  # type: ignore[assignment]
+
+    @property
+    def name(self) -> str:
+        """The name of the class."""
+        return type(self).__name__
+
+    def forward(self, *inputs: Any) -> Any:
+        """The value, as a tensor."""
+        raise GradientError(f"{self.name}: forward(self, *inputs) is not defined")
+
+    def grad_fn(self, grad: Any) -> Any:
+        """The gradient of each input, given that of the output."""
+        raise GradientError(f"{self.name}: grad_fn(self, grad) is not defined")
+
+    def input_gradients(self, grad: Any, sources: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What `grad_fn` gives, as a tuple; checked where it is to be differentiated again."""
+        again = LOCAL.state.recording
+        if again:
+            self._refuse_untracked()
+        before = LOCAL.state.cuts
+        found = self.grad_fn(grad)
+        gradients = tuple(found) if isinstance(found, tuple | list) else (found,)
+        if again and LOCAL.state.cuts != before:
+            for gradient in gradients:
+                if gradient is not None and gradient._entry is None:
+                    raise GradientError(
+                        f"{self.name}: grad_fn took values out of the graph (numpy(), item(), "
+                        "detach() or no_grad), so its result cannot be differentiated again\n"
+                        "  compute the gradient with tensor operations"
+                    )
+        return gradients
+
+    def _refuse_untracked(self) -> None:
+        lost = getattr(self, "_lost", None)
+        if lost:
+            names = ", ".join(f"self.{name}" for name in lost)
+            raise GradientError(
+                f"{self.name}: {names} was computed in forward from values that left the graph "
+                "(numpy(), item(), detach() or no_grad), so a second derivative would be wrong\n"
+                "  compute it with tensor operations, or save the inputs and compute it in "
+                f"grad_fn; if it does not depend on the inputs, list it in {self.name}.constants"
+            )
+
+
+def _apply(operation: Operation, inputs: tuple[Any, ...]) -> Any:
+    """Run `forward`, and record it if a gradient may be wanted."""
+    tensors = [x for x in inputs if hasattr(x, "_node")]
+    if not tensors:
+        raise TypeError(f"{operation.name}.apply: expected at least one tensor")
+    if not hasattr(operation, "_lost"):
+        operation._lost = []  # type: ignore[attr-defined]
+    state = LOCAL.state
+    cuts, known = state.cuts, set(vars(operation))
+    # aliases: forward may assign to its arguments without changing the caller's tensors
+    given = tuple(x._alias() if hasattr(x, "_node") else x for x in inputs)
+    output = operation.forward(*given)
+    _check_output(operation, output)
+    sources = tuple(getattr(x, "_entry", None) for x in inputs)
+    wanted = state.recording and any(source is not None for source in sources)
+    if not wanted or output.dtype.kind not in "fc":
+        return tensors[0]._from_node(output._node)
+    if state.cuts != cuts:
+        operation._lost = list(_lost(operation, known, given))  # type: ignore[attr-defined]
+    nodes = tuple(getattr(x, "_node", None) for x in inputs)
+    entry = Entry(operation, NO_ATTRIBUTES, nodes, sources, output._node, current_session())
+    return tensors[0]._wrap(output._node, entry)
+
+
+def _check_output(operation: Operation, output: Any) -> None:
+    if not hasattr(output, "_node"):
+        raise TypeError(
+            f"{operation.name}: forward must return a tensor, got {type(output).__name__}"
+        )
+
+
+def _lost(operation: Operation, known: set[str], given: tuple[Any, ...]) -> Iterator[str]:
+    """Names of attributes set in forward that may depend on the inputs unknown to the tape."""
+    inputs = {id(x) for x in given}
+    for name, value in vars(operation).items():
+        if name in known or name == "_lost" or name in operation.constants:
+            continue
+        if any(_is_lost(part) and id(part) not in inputs for part in _parts(value)):
+            yield name
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """The value, or what a list, tuple or dict of values holds."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from _parts(part)
+    else:
+        yield value
+
+
+def _is_lost(value: Any) -> bool:
+    if hasattr(value, "_node"):
+        return value._entry is None and value.dtype.kind in "fc"
+    return isinstance(value, float | np.floating) or (
+        isinstance(value, np.ndarray) and value.dtype.kind in "fcV"
+    )

@@ -1,0 +1,343 @@
+"""The tape: what was computed from what, and the walk back along it.
+
+The tape is a graph, not a list. A tensor that depends on a leaf that requires a gradient
+points to the `Entry` that made it; an entry points to the entries of its inputs. Nothing
+points forward, so that reference counts alone free whatever nobody can reach:
+
+    tensor --> Entry --> sources: Entry | Leaf | None, one per input     (and their nodes)
+    leaf tensor --> Leaf ..> the leaf tensor (weak)
+
+An entry keeps the nodes of its inputs and its output, which never change: a tensor that is
+bound to another value later cannot disturb a gradient.
+
+The walk runs each entry once, after all its consumers. Gradients are graph nodes; with
+`create_graph` they are tensors, recorded themselves. An entry is taken apart when the walk
+claims it, so that a second walk finds it freed, in whatever thread it runs.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from bedplate.errors import GradientError
+from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node
+from bedplate.graph.pending import LOCAL, ThreadState, user_site
+from bedplate.ops.build import as_type
+from bedplate.ops.record import NoGradient, Op
+
+Hook = Callable[[Any], Any]
+Wrap = Callable[[Node, Any], Any]  # (node, entry) -> tensor
+
+
+class Session:
+    """The mark that a tape leaves on its entries; `reset` closes it."""
+
+    __slots__ = ("closed",)
+
+    def __init__(self) -> None:
+        self.closed = False
+
+
+class Leaf:
+    """Where gradients end: a tensor that was not computed and requires a gradient.
+
+    tensor  weak reference to it; the tensor holds this object
+    hooks   functions of the gradient that may replace it
+    """
+
+    __slots__ = ("hooks", "tensor")
+    sources = ()
+    inputs = ()
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = weakref.ref(tensor)
+        self.hooks: list[Hook] = []
+
+
+class Entry:
+    """One application of an op: `output = op(*inputs, **attributes)`.
+
+    op       an `Op`, or an `Operation` (one instance per application)
+    inputs   nodes; None once the entry has been freed
+    sources  the Entry or Leaf behind each input, None where no gradient is wanted
+    output   node
+    session  see `Session`
+    hooks    functions of the output's gradient, or None
+    """
+
+    __slots__ = ("attributes", "hooks", "inputs", "op", "output", "session", "sources")
+
+    def __init__(
+        self,
+        op: Any,
+        attributes: Attributes,
+        inputs: tuple[Any, ...] | None,
+        sources: tuple[Any, ...],
+        output: Any,
+        session: Session,
+    ) -> None:
+        self.op = op
+        self.attributes = attributes
+        self.inputs = inputs
+        self.sources = sources
+        self.output = output
+        self.session = session
+        self.hooks: list[Hook] | None = None
+
+    def taken(self) -> Entry:
+        """A copy of this entry, which is freed itself."""
+        copy = Entry(self.op, self.attributes, self.inputs, self.sources, self.output, self.session)
+        copy.hooks = self.hooks
+        if not isinstance(self.op, Op):  # an operation keeps saved values; its name is enough
+            self.op = _Freed(self.op.name)
+        self.inputs = self.hooks = self.output = None
+        self.sources = ()
+        return copy
+
+    @property
+    def line(self) -> str:
+        return "a line that is no longer known" if self.output is None else self.output.line()
+
+
+class _Freed:
+    """What remains of an operation whose entry was freed."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+_claiming = threading.Lock()
+
+
+def _claim(root: Any, retain: bool) -> tuple[dict[Any, Any], dict[Any, int]]:
+    """Every entry behind `root` with what it holds, and how many consumers each has.
+
+    raises GradientError if one of them was freed, in which case none is taken
+    """
+    waiting: dict[Any, int] = {root: 0}
+    stack = [root]
+    with _claiming:
+        while stack:
+            entry = stack.pop()
+            _check_usable(entry)
+            for source in entry.sources:
+                if source is None:
+                    continue
+                if source in waiting:
+                    waiting[source] += 1
+                else:
+                    waiting[source] = 1
+                    stack.append(source)
+        if retain:
+            return {entry: entry for entry in waiting}, waiting
+        return {e: e.taken() if isinstance(e, Entry) else e for e in waiting}, waiting
+
+
+def _check_usable(entry: Any) -> None:
+    if entry.inputs is None:
+        raise GradientError(
+            f"backward: the graph behind {entry.op.name} was freed by an earlier backward; "
+            "keep it with backward(retain_graph=True) the first time"
+        )
+    if isinstance(entry, Entry) and entry.session.closed:
+        raise GradientError(
+            f"backward: {entry.op.name} at {entry.line} was recorded before the tape was reset"
+        )
+
+
+def walk(
+    root: Entry | Leaf,
+    seed: Any,
+    wrap: Wrap,
+    retain: bool = False,
+    create: bool = False,
+    keep_all: bool = False,
+) -> dict[Any, Any]:
+    """The gradient of each leaf behind `root`, as tensors: {Leaf: gradient}.
+
+    seed      gradient of the root: a tensor
+    wrap      makes a tensor of a node and an entry
+    retain    keep the graph for another walk
+    create    the gradients can be differentiated again
+    keep_all  the result has the gradient of every entry, not only of leaves
+    raises    GradientError for a freed graph, an op without gradient, or a gradient function
+              that breaks its promise
+    cost      linear in entries; no recursion
+    """
+    state = LOCAL.state
+    entries, waiting = _claim(root, retain)
+    grads: dict[Any, Any] = {root: seed if create else seed._node}
+    done: dict[Any, Any] = {}
+    ready = [root]
+    before, state.recording = state.recording, create
+    try:
+        while ready:
+            key = ready.pop()
+            entry = entries.pop(key)
+            grad = grads.pop(key, None)
+            if grad is not None:
+                grad = _with_hooks(entry, grad, wrap, create)
+                if keep_all or isinstance(entry, Leaf):
+                    done[key] = grad
+                _spread(entry, grad, grads, wrap, create)
+            for source in entry.sources:
+                if source is not None:
+                    waiting[source] -= 1
+                    if waiting[source] == 0:
+                        ready.append(source)
+    finally:
+        state.recording = before
+    return done if create else _as_pending(done, state, wrap)
+
+
+def _as_pending(found: dict[Any, Any], state: ThreadState, wrap: Wrap) -> dict[Any, Any]:
+    """Gradients that are nodes as tensors, which the pending list knows."""
+    site = user_site()
+    result = {}
+    for key, node in found.items():
+        if isinstance(node, Node):  # a list has the parts of several outputs: nobody sees it
+            if node.block is None:
+                state.nodes.append(node)
+            if node.site is None:
+                node.site = site
+            result[key] = wrap(node, None)
+    return result
+
+
+def _spread(entry: Any, grad: Any, grads: dict[Any, Any], wrap: Wrap, create: bool) -> None:
+    """Add the gradients of the inputs of `entry` to those of its sources."""
+    if isinstance(entry, Leaf):
+        return
+    if entry.op.name == "output":  # the part of a value with several outputs
+        source = entry.sources[0]
+        parts = grads.setdefault(source, [None] * entry.inputs[0].op.n_outputs)
+        index = entry.attributes["index"]
+        parts[index] = grad if parts[index] is None else parts[index] + grad
+        return
+    for source, gradient in zip(entry.sources, _input_gradients(entry, grad, wrap, create), strict=True):
+        if source is not None and gradient is not None:
+            known = grads.get(source)
+            grads[source] = gradient if known is None else known + gradient
+
+
+def _input_gradients(entry: Entry, grad: Any, wrap: Wrap, create: bool) -> tuple[Any, ...]:
+    op = entry.op
+    if not isinstance(op, Op):
+        return _from_operation(entry, grad, wrap, create)
+    gradient = op.gradient
+    if isinstance(gradient, NoGradient):
+        raise GradientError(
+            f"{op.name}: has no gradient, because {gradient.reason}\n"
+            f"  it was applied at {entry.line}; use .detach() where none is meant"
+        )
+    inputs: Any = entry.inputs
+    output = entry.output
+    if create:
+        inputs = tuple(map(wrap, entry.inputs, entry.sources))
+        output = wrap(output, entry)
+    found = gradient(grad, inputs, output, **entry.attributes)
+    return _checked(entry, found)
+
+
+def _from_operation(entry: Entry, grad: Any, wrap: Wrap, create: bool) -> tuple[Any, ...]:
+    """An operation of a user takes and gives tensors."""
+    if create:
+        return _checked(entry, entry.op.input_gradients(grad, entry.sources))
+    found = _checked(entry, entry.op.input_gradients(wrap(grad, None), entry.sources))
+    return tuple(None if gradient is None else gradient._node for gradient in found)
+
+
+def _checked(entry: Entry, gradients: Any) -> tuple[Any, ...]:
+    """The gradients, each with the shape and dtype of its input."""
+    inputs: Any = entry.inputs
+    if not isinstance(gradients, tuple):
+        gradients = (gradients,)
+    if len(gradients) != len(inputs):
+        raise GradientError(
+            f"{entry.op.name}: the gradient function gave {len(gradients)} gradients "
+            f"for {len(inputs)} inputs; give one per input, None where there is none"
+        )
+    checked = []
+    for index, (gradient, node) in enumerate(zip(gradients, inputs, strict=True)):
+        if gradient is not None and node is not None:
+            if gradient.shape != node.shape:
+                raise GradientError(_wrong_shape(entry, index, gradient, node))
+            gradient = as_type(gradient, node.dtype)
+        checked.append(gradient)
+    return tuple(checked)
+
+
+def _wrong_shape(entry: Entry, index: int, gradient: Any, node: Node) -> str:
+    return (
+        f"{entry.op.name}: gradient {index} has the wrong shape\n"
+        f"  gradient  {gradient.shape} {gradient.dtype}\n"
+        f"  input     {node.shape} {node.dtype}   made at {node.line()}\n"
+        f"  a gradient has the shape of its input; sum over the axes that were broadcast"
+    )
+
+
+def _with_hooks(entry: Any, grad: Any, wrap: Wrap, create: bool) -> Any:
+    for hook in entry.hooks or ():
+        given = grad if create else wrap(grad, None)
+        found = hook(given)
+        if found is not None:
+            if found.shape != given.shape:
+                raise GradientError(
+                    f"hook: gave a gradient of shape {found.shape} for one of {given.shape}"
+                )
+            grad = found if create else found._node
+    return grad
+
+
+class _Alias:
+    """The identity, as an op of the tape."""
+
+    name = "alias"
+
+    @staticmethod
+    def input_gradients(grad: Any, sources: tuple[Any, ...]) -> tuple[Any]:
+        return (grad,)
+
+
+def alias_entry(tensor: Any) -> Entry:
+    """An entry for a second holder of the value of `tensor`, behind which `tensor` stands."""
+    return make_entry(_Alias, NO_ATTRIBUTES, (tensor,), (tensor._entry,), tensor)
+
+
+def leaves_behind(root: Entry | Leaf) -> set[Leaf]:
+    """Every leaf that `root` depends on."""
+    seen = {root}
+    stack = [root]
+    while stack:
+        for source in stack.pop().sources:
+            if source is not None and source not in seen:
+                seen.add(source)
+                stack.append(source)
+    return {entry for entry in seen if isinstance(entry, Leaf)}
+
+
+def make_entry(
+    op: Any, attributes: Attributes, inputs: tuple[Any, ...], sources: tuple[Any, ...], output: Any
+) -> Entry:
+    """The entry of an application whose inputs come from `sources`."""
+    nodes = tuple([getattr(x, "_node", None) for x in inputs])
+    return Entry(op, attributes, nodes, sources, output._node, current_session())
+
+
+def current_session() -> Session:
+    """The session of this thread's tape."""
+    state = LOCAL.state
+    if state.session is None:
+        state.session = Session()
+    return state.session
+
+
+def reset() -> None:
+    """Close this thread's session: what it recorded can no longer be walked."""
+    current_session().closed = True
+    LOCAL.state.session = Session()

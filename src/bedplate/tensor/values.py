@@ -1,0 +1,66 @@
+"""Where lazy tensors meet memory: running what is pending, reading values, making leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bedplate.compiler.realise import realise
+from bedplate.config import config
+from bedplate.devices.device import Device
+from bedplate.dtypes import as_dtype
+from bedplate.graph.node import Node
+from bedplate.graph.pending import LOCAL, ThreadState, user_site
+from bedplate.memory import allocate
+from bedplate.ops.leaves import buffer
+
+MEBIBYTE = 1 << 20
+
+
+def flush(state: ThreadState, wanted: Node | None = None) -> None:
+    """Run the pending list of a thread, and `wanted`, which may be in it."""
+    nodes = state.take()
+    if wanted is not None and (not nodes or nodes[-1] is not wanted):
+        nodes.append(wanted)
+    realise(nodes)
+
+
+def flush_if_large(state: ThreadState) -> None:
+    """Run the pending list if it has reached one of its bounds."""
+    if (
+        len(state.nodes) >= config.pending_nodes
+        or state.leaf_bytes >= config.pending_size * MEBIBYTE
+    ) and state.watcher is None:
+        flush(state)
+
+
+def array_of(tensor: Any) -> np.ndarray[Any, Any]:
+    """The value of a tensor, computed if need be: a view that must not be written.
+
+    raises  whatever the computation raises, each time it is asked for
+    """
+    state = LOCAL.state
+    node = tensor._node
+    if state.watcher is not None:
+        state.watcher.value_read(tensor)
+    if tensor._entry is not None:
+        state.cuts += 1
+    if node.block is None:
+        flush(state, node)
+    return node.array()
+
+
+def leaf_node(array: np.ndarray[Any, Any], device: Device) -> Node:
+    """A node with a copy of `array`, in memory of our own."""
+    site = user_site()
+    dtype = as_dtype(array.dtype.newbyteorder("="))
+    state = LOCAL.state
+    state.leaf_bytes += array.nbytes
+    if state.nodes:
+        flush_if_large(state)
+    block = allocate(array.nbytes, site)
+    block.array(dtype, array.shape)[...] = array
+    node = buffer(block, array.shape, dtype, device)
+    node.site = site
+    return node
