@@ -1,0 +1,201 @@
+"""NativePlan: regions of tasks in native records, run by one call.
+
+The regions run in order with a barrier between them; the items of all tasks of a region are
+spread over the workers in chunks. What an item computes never depends on who runs it or on how
+the items are cut, so the results have the same bits for any number of workers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import struct
+import threading
+import time
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+from bedplate.config import config
+from bedplate.devices.cpu import native
+from bedplate.devices.cpu.workers import kept, n_workers, workers
+from bedplate.errors import InternalError
+
+# Rough speed of one core, for the choice of chunks only: arithmetic and memory traffic.
+FLOPS_PER_NS = 50.0
+BYTES_PER_NS = 15.0
+CHUNK_NS = 4_000  # taking a chunk costs 0.1-0.2 us
+CHUNKS_PER_WORKER = 64
+UNKNOWN_NS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A word that is set at each run, to slots[index] + offset_bytes."""
+
+    index: int
+    offset_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """One kernel over `items` work items.
+
+    compiled   kernel (args: ptr(i64), begin: i64, end: i64, worker: i64)
+    words      its args: numbers (a float as the bits of a float64), and slots
+    flops      arithmetic of the whole task; with nbytes it decides who runs it
+    nbytes     memory traffic of the whole task; both 0: not known
+    """
+
+    compiled: Any
+    words: list[int | float | Slot]
+    items: int
+    name: str = ""
+    flops: float = 0.0
+    nbytes: float = 0.0
+
+    @property
+    def cost_ns(self) -> int:
+        """About what the task takes on one core."""
+        if self.items <= 0:
+            return 0
+        if not self.flops and not self.nbytes:
+            return UNKNOWN_NS
+        return int(max(self.flops / FLOPS_PER_NS, self.nbytes / BYTES_PER_NS))
+
+    def n_chunks(self, n_workers: int) -> int:
+        """Into how many chunks the items are cut: enough to balance, each worth taking."""
+        most = min(max(self.cost_ns // CHUNK_NS, 1), n_workers * CHUNKS_PER_WORKER)
+        return min(max(self.items, 0), max(most, n_workers))
+
+
+class NativePlan:
+    """Regions of tasks, ready to run.
+
+    regions   run in order, each after all of the one before it
+    n_slots   how many addresses `run` is given
+
+    The plan may use as many workers as there were when it was made, so scratch memory that is
+    indexed by worker is sized by `n_workers`.
+    """
+
+    def __init__(self, regions: list[list[Task]], n_slots: int) -> None:
+        self.regions = regions
+        self.n_slots = n_slots
+        self.n_workers = n_workers()
+        self.region_seconds: list[float] = []  # of the last run at config.debug >= 2
+        self._lock = threading.Lock()
+        self._records = _Records(regions, self.n_workers, n_slots)
+        self._run = _run_plan()
+        _plans.add(self)
+
+    def run(self, slots: Any) -> None:
+        """Run the plan; the interpreter's lock is released meanwhile.
+
+        slots   a ctypes or NumPy array of n_slots int64 addresses
+        """
+        address = _address(slots)
+        limit = min(n_workers(), self.n_workers)
+        if limit - 1 > workers.n_threads and self._records.cost_ns >= native.WORTH_SHARING_NS:
+            workers.ensure(limit)
+        if config.debug >= 2:
+            self._run_timed(address, limit)
+            return
+        with self._lock:
+            self._run(self._records.plan, address, 0, len(self.regions), limit)
+
+    def _run_timed(self, address: int, limit: int) -> None:
+        seconds = []
+        with self._lock:
+            for region in range(len(self.regions)):
+                before = time.perf_counter()
+                self._run(self._records.plan, address, region, region + 1, limit)
+                seconds.append(time.perf_counter() - before)
+        self.region_seconds = seconds
+
+    def after_fork(self) -> None:
+        """Another thread may have been in a run when the process forked."""
+        self._lock = threading.Lock()
+
+
+class _Records:
+    """The native records of a plan in one array of words; see the head of native.py."""
+
+    def __init__(self, regions: list[list[Task]], n_workers: int, n_slots: int) -> None:
+        n_tasks = sum(len(tasks) for tasks in regions)
+        n_words = sum(len(task.words) for tasks in regions for task in tasks)
+        patches = [
+            word
+            for tasks in regions for task in tasks for word in task.words
+            if isinstance(word, Slot)
+        ]  # fmt: skip
+        sizes = (
+            native.PLAN_WORDS, len(regions) * native.REGION_WORDS, n_tasks * native.TASK_WORDS,
+            len(patches) * native.PATCH_WORDS, n_words,
+        )  # fmt: skip
+        self._words = (ctypes.c_int64 * sum(sizes))()
+        base = ctypes.addressof(self._words)
+        starts = [base + 8 * sum(sizes[:n]) for n in range(len(sizes))]
+        self.plan, self._region, self._task, self._patch, self._args = starts
+        self._base = base
+        self._n_workers = n_workers
+        self._n_slots = n_slots
+        self.cost_ns = sum(self._add_region(tasks) for tasks in regions)
+        self._put(self.plan, workers.address, starts[1], starts[3], len(patches), self.cost_ns)
+
+    def _put(self, address: int, *values: int) -> int:
+        """Store words; returns the address behind them."""
+        at = (address - self._base) // 8
+        self._words[at : at + len(values)] = values
+        return address + 8 * len(values)
+
+    def _add_region(self, tasks: list[Task]) -> int:
+        first_task, n_chunks, cost_ns = self._task, 0, 0
+        for task in tasks:
+            count = task.n_chunks(self._n_workers)
+            self._task = self._put(
+                self._task, task.compiled.address, self._args, max(task.items, 0), n_chunks, count
+            )
+            self._add_words(task)
+            n_chunks += count
+            cost_ns += task.cost_ns
+        self._region = self._put(self._region, first_task, len(tasks), n_chunks, cost_ns)
+        return cost_ns if n_chunks > 1 else 0
+
+    def _add_words(self, task: Task) -> None:
+        for word in task.words:
+            if isinstance(word, Slot):
+                if not 0 <= word.index < self._n_slots:
+                    raise InternalError(f"task {task.name}: slot {word.index} of {self._n_slots}")
+                self._patch = self._put(self._patch, self._args, word.index, word.offset_bytes)
+                value = 0
+            elif isinstance(word, float):
+                (value,) = struct.unpack("<q", struct.pack("<d", word))
+            else:
+                value = (int(word) + (1 << 63)) % (1 << 64) - (1 << 63)
+            self._args = self._put(self._args, value)
+
+
+@functools.cache
+def _run_plan() -> Any:
+    words = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64]
+    return ctypes.CFUNCTYPE(None, *words)(kept(native.run_plan).address)
+
+
+def _address(slots: Any) -> int:
+    if isinstance(slots, ctypes.Array):
+        return ctypes.addressof(slots)
+    return slots.__array_interface__["data"][0]
+
+
+_plans: weakref.WeakSet[NativePlan] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for plan in _plans:
+        plan.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
