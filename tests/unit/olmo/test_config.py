@@ -1,0 +1,163 @@
+"""Config: both spellings of config.json, unknown keys, contradictions."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from bedplate.errors import CheckpointError
+from bedplate.olmo import PRESETS, Config
+
+CASES = Path(__file__).parents[2] / "data" / "olmo3"
+YARN = {
+    "attention_factor": 1.2079441541679836,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "factor": 8.0,
+    "original_max_position_embeddings": 8192,
+    "rope_type": "yarn",
+}
+# the keys of allenai/Olmo-3-7B-Instruct, in the older spelling
+PUBLISHED = {
+    "architectures": ["Olmo3ForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": None,
+    "eos_token_id": 100257,
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "initializer_range": 0.02,
+    "intermediate_size": 11008,
+    "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 8,
+    "max_position_embeddings": 65536,
+    "model_type": "olmo3",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 32,
+    "pad_token_id": 100277,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": YARN,
+    "rope_theta": 500000,
+    "sliding_window": 4096,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "transformers_version": "4.57.1",
+    "use_cache": False,
+    "vocab_size": 100278,
+}
+
+
+@pytest.mark.parametrize("case", ["plain", "sliding", "gqa_yarn", "tied"])
+def test_cases_survive_a_round_trip(case):
+    table = json.loads((CASES / case / "config.json").read_text())
+    config = Config.read(CASES / case)
+    written = config.to_dict()
+    assert {key: written[key] for key in table if key != "rope_parameters"} == {
+        key: table[key] for key in table if key != "rope_parameters"
+    }
+    assert Config(**written) == config
+
+
+def test_older_spelling_scales_full_attention_alone():
+    config = Config(**PUBLISHED)
+    assert config.dtype == "bfloat16"
+    assert config.rope["full_attention"].rope_type == "yarn"
+    assert config.rope["full_attention"].factor == 8.0
+    assert config.rope["sliding_attention"].rope_type == "default"
+    assert {rope.rope_theta for rope in config.rope.values()} == {500000}
+
+
+def test_both_spellings_give_the_same_config():
+    older = Config(**PUBLISHED)
+    newer = {k: v for k, v in PUBLISHED.items() if k not in ("rope_scaling", "rope_theta")}
+    newer["rope_parameters"] = {
+        "full_attention": {**YARN, "rope_theta": 500000},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 500000},
+    }
+    assert Config(**newer).rope == older.rope
+
+
+def test_both_spellings_may_stand_together_if_they_agree():
+    table = {**PUBLISHED, "rope_parameters": {"full_attention": {**YARN, "rope_theta": 500000}}}
+    assert Config(**table).rope == Config(**PUBLISHED).rope
+
+
+def test_our_words_and_theirs_are_the_same():
+    assert Config(d_model=64, n_heads=2, n_layers=2) == Config(
+        hidden_size=64, num_attention_heads=2, num_hidden_layers=2
+    )
+
+
+@pytest.mark.parametrize(("n_layers", "full"), [(32, list(range(3, 32, 4))), (6, [3]), (2, [])])
+def test_default_layer_types(n_layers, full):
+    kinds = Config(n_layers=n_layers).layer_types
+    assert [i for i, kind in enumerate(kinds) if kind == "full_attention"] == full
+
+
+def test_layer_types_of_the_training_code_are_kept():
+    kinds = ["sliding_attention", "full_attention"]
+    assert Config(n_layers=2, layer_types=kinds).layer_types == tuple(kinds)
+
+
+REFUSED = [
+    ({"no_such_key": 1}, "unknown key 'no_such_key'"),
+    ({"attn_logit_softcapping": 50.0}, "unknown key 'attn_logit_softcapping'"),
+    ({"rope_scaling": {**YARN, "low_freq_factor": 1}}, "unknown key 'low_freq_factor' in rope_sca"),
+    ({"rope_parameters": {"chunked": {}}}, "unknown key 'chunked' in rope_parameters"),
+    ({"num_hidden_layers": 3}, "layer_types has 32 entries, which contradicts num_hidden_layers"),
+    (
+        {"rope_parameters": {"full_attention": {"rope_theta": 1e4}}},
+        "rope_theta = 500000 contradicts",
+    ),
+    ({"rope_parameters": {"full_attention": {"factor": 4.0}}}, "factor = 8.0 contradicts factor"),
+    ({"dtype": "float32"}, "contradicts"),
+    ({"d_model": 512}, "contradicts"),
+    ({"sliding_window": None}, "sliding_window = None contradicts layer_types"),
+    ({"model_type": "llama"}, "model_type = 'llama', not 'olmo3'"),
+    ({"architectures": ["LlamaForCausalLM"]}, "has no 'Olmo3ForCausalLM'"),
+    ({"hidden_act": "gelu"}, "hidden_act = 'gelu', but OLMo 3 has 'silu'"),
+    ({"num_key_value_heads": 5}, "is not a multiple of num_key_value_heads = 5"),
+    ({"vocab_size": 0}, "vocab_size = 0 is not a positive whole number"),
+    ({"head_dim": 33}, "head_dim = 33 is odd"),
+    ({"layer_types": ["chunked"] * 32}, "layer_types has 'chunked'"),
+    ({"rope_scaling": {"rope_type": "yarn"}}, "factor is missing for rope_type = 'yarn'"),
+    ({"rope_scaling": {**YARN, "rope_type": "longrope"}}, "rope_type = 'longrope'"),
+    (
+        {"rope_scaling": {**YARN, "type": "linear"}},
+        "type = 'linear' contradicts rope_type = 'yarn'",
+    ),
+    ({"attention_dropout": 1.5}, "attention_dropout = 1.5 is no probability"),
+    ({"torch_dtype": "int8"}, "dtype = 'int8'"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_refusals(changes, message):
+    with pytest.raises(CheckpointError, match=re.escape(message)):
+        Config(**{**PUBLISHED, **changes})
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "{", '"' + "[" * 100_000])
+def test_a_damaged_file(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"is not valid JSON|holds no table"):
+        Config.read(tmp_path)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(CheckpointError, match="cannot open"):
+        Config.read(tmp_path)
+
+
+def test_replace_follows_through():
+    config = Config(**PUBLISHED).replace(n_layers=4, d_model=128, n_heads=4, n_kv_heads=4)
+    assert (len(config.layer_types), config.head_dim) == (4, 32)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_consistent(name):
+    preset = PRESETS[name]
+    config = preset.config()
+    assert Config(**config.to_dict()) == config
+    assert preset.seq_len <= config.seq_len

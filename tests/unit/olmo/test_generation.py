@@ -1,0 +1,149 @@
+"""Generation: the cache against full recomputation, memory, sampling, refusals."""
+
+import re
+
+import numpy as np
+import pytest
+
+from bedplate.olmo.cache import GROWTH, Cache
+from bedplate.olmo.generation import Sampling, sample
+from bedplate.tensor import no_grad
+
+IDS = np.array([[5, 1, 9, 33, 2, 17, 60], [8, 8, 1, 0, 63, 4, 21]])
+
+
+def cached_logits(model, pieces):
+    """Logits of IDS, passed through a cache in pieces of these lengths."""
+    cache = Cache(model.config)
+    found, start = [], 0
+    with no_grad():
+        for length in pieces:
+            found.append(model(IDS[:, start : start + length], cache).numpy())
+            start += length
+    return np.concatenate(found, axis=1)
+
+
+@pytest.mark.parametrize("pieces", [[7], [1] * 7, [2, 5], [5, 2], [4, 1, 2], [3, 3, 1]])
+def test_pieces_equal_the_whole_in_float64(small_model, pieces):
+    model = small_model("float64")
+    with no_grad():
+        whole = model(IDS).numpy()
+    assert np.abs(cached_logits(model, pieces) - whole).max() < 1e-12
+
+
+def test_captured_decoding_equals_full_recompute(small_model):
+    model = small_model("float64")
+    tokens = model.generate(IDS, max_new_tokens=12).numpy()
+    for end in range(7, 19):
+        with no_grad():
+            logits = model(tokens[:, :end]).numpy()[:, -1]
+        assert (logits.argmax(axis=1) == tokens[:, end]).all()
+
+
+def test_one_call_after_the_other_gives_the_same(small_model):
+    model = small_model()
+    first = model.generate(IDS, max_new_tokens=9).tolist()
+    assert model.generate(IDS[:, :3], max_new_tokens=4).shape == (2, 7)
+    assert model.generate(IDS, max_new_tokens=9).tolist() == first
+
+
+def test_sliding_layers_take_constant_memory(small_model):
+    model = small_model(layer_types=["sliding_attention"] * 3)
+    cache = Cache(model.config)
+    sizes = []
+    with no_grad():
+        for token in range(8):
+            model(np.array([[token]]), cache)
+            sizes.append(cache.nbytes)
+    assert len(set(sizes)) == 1
+    assert {layer.keys.shape[2] for layer in cache.layers} == {3}
+
+
+def test_decoding_past_the_growth_of_full_layers(small_model):
+    model = small_model("float64")
+    prompt = (np.arange(GROWTH - 2) % 64)[None]
+    tokens = model.generate(prompt, max_new_tokens=5).numpy()
+    with no_grad():
+        logits = model(tokens[:, :-1]).numpy()[:, GROWTH - 3 :]
+    assert (logits.argmax(axis=2) == tokens[:, GROWTH - 2 :]).all()
+
+
+def test_a_single_row_stays_a_single_row(small_model):
+    assert small_model().generate([1, 2, 3], max_new_tokens=2).shape == (5,)
+
+
+def test_nothing_new(small_model):
+    assert small_model().generate(IDS, max_new_tokens=0).tolist() == IDS.tolist()
+
+
+def test_the_end_token_ends_a_row(small_model):
+    model = small_model()
+    free = model.generate(IDS, max_new_tokens=6).numpy()
+    end = int(free[0, 8])
+    held = model.generate(IDS, max_new_tokens=6, eos_token_id=end).numpy()
+    place = list(free[0, 7:]).index(end) + 8
+    assert (held[0, place:] == end).all()
+    assert held[0, :place].tolist() == free[0, :place].tolist()
+
+
+def test_streaming_gives_what_generate_gives(small_model):
+    model = small_model()
+    options = {"max_new_tokens": 6, "temperature": 1.0, "seed": 3}
+    streamed = list(model.stream(IDS[0], **options))
+    assert streamed == model.generate(IDS[0], **options).tolist()[7:]
+
+
+def test_a_seed_repeats_and_seeds_differ(small_model):
+    model = small_model()
+    runs = [
+        model.generate(IDS, max_new_tokens=8, temperature=1.5, seed=seed).tolist()
+        for seed in (1, 1, 2)
+    ]
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_sampling_follows_the_probabilities():
+    logits = np.log(np.array([[0.5, 0.3, 0.15, 0.05]], np.float32))
+    draws = [int(sample(logits, Sampling(1.0), 0, step)[0]) for step in range(4000)]
+    share = np.bincount(draws, minlength=4) / 4000
+    assert share == pytest.approx([0.5, 0.3, 0.15, 0.05], abs=0.03)
+
+
+def test_top_p_keeps_the_likeliest():
+    logits = np.log(np.array([[0.1, 0.5, 0.05, 0.35]], np.float32))
+    draws = {int(sample(logits, Sampling(1.0, 0.6), 0, step)[0]) for step in range(200)}
+    assert draws == {1, 3}
+
+
+def test_a_small_top_p_is_greedy():
+    logits = np.random.default_rng(0).normal(size=(5, 50)).astype(np.float32)
+    drawn = sample(logits, Sampling(1.0, 1e-9), 0, 0)
+    assert (drawn == logits.argmax(axis=1)).all()
+
+
+REFUSED = [
+    ({"temperature": -1.0}, "temperature = -1.0 is not 0 or more"),
+    ({"top_p": 0.0}, "top_p = 0.0 is not in (0, 1]"),
+    ({"max_new_tokens": -1}, "max_new_tokens = -1 is negative"),
+    ({"seed": -1}, "seed = -1 is negative"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_refused_options(small_model, options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        small_model().generate(IDS, **options)
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "message"),
+    [
+        (np.zeros((1, 0), np.int64), ValueError, "has no tokens"),
+        ([[64]], IndexError, "token id 64 is outside the vocabulary of 64"),
+        ([[-1]], IndexError, "token id -1 is outside"),
+        ([[1.5]], TypeError, "token ids must be integers"),
+    ],
+)
+def test_refused_prompts(small_model, ids, error, message):
+    with pytest.raises(error, match=message):
+        small_model().generate(ids, max_new_tokens=1)
