@@ -6,10 +6,10 @@ import os
 from importlib.metadata import version
 from typing import Any
 
+import bedplate.nn.functional as F
 import numpy as np
 
 import bedplate as bp
-import bedplate.nn.functional as F
 from bedplate import optim
 from bedplate.olmo import Config, Olmo3
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from bedplate.devices.cpu.runner import NativePlan, Slot, Task
 from bedplate.kernel import (
+    constant,
     f32,
     f64,
     fma,
@@ -25,7 +26,6 @@ from bedplate.kernel import (
     load,
     loop,
     ptr,
-    splat,
     store,
     var,
     zeros,
@@ -51,8 +51,9 @@ def _multiply_adds(element: Any) -> Any:
     @kernel
     def multiply_adds(args: ptr(i64), begin: i64, end: i64, worker: i64):  # type: ignore[valid-type]
         output = word_pointer(args, 0, element)
-        factor, term = splat(0.5, lanes, element), splat(1.0, lanes, element)
-        sums = [var(zeros(element, lanes)) for _ in range(ACCUMULATORS)]
+        factor, term = constant(element, 0.5, lanes), constant(element, 1.0, lanes)
+        # different starts: equal chains would be merged into one
+        sums = [var(constant(element, float(i), lanes)) for i in range(ACCUMULATORS)]
         for item in loop(begin, end):
             for _ in loop(ARITHMETIC_LOOPS):
                 for total in sums:

@@ -109,7 +109,9 @@ def cache() -> list[tuple[str, str]]:
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
     parent = next(path for path in (folder, *folder.parents) if path.exists())
     writable = os.access(parent, os.W_OK)
-    state = "writable" if writable else f"NOT writable; set BEDPLATE_CACHE_DIR or chmod u+w {parent}"
+    state = (
+        "writable" if writable else f"NOT writable; set BEDPLATE_CACHE_DIR or chmod u+w {parent}"
+    )
     return [
         ("folder", f"{folder} ({state})"),
         ("holds", f"{len(sizes)} files, {sum(sizes) / 2**20:.1f} of {config.cache_size} MiB"),

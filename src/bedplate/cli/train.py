@@ -8,16 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress as Bar,
-    TaskProgressColumn,
-    TextColumn,
-)
 
 from bedplate.cli.generate import stream_text
-from bedplate.olmo import PRESETS, Progress, TrainResult, TrainSettings, train as train_model
+from bedplate.olmo import PRESETS, Progress, TrainResult, TrainSettings
+from bedplate.olmo import train as train_model
 
 HELP = """Train an OLMo 3 on text and save it.
 
@@ -103,8 +99,11 @@ class _Display:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.last_line = 0.0
-        self.bar = Bar(
-            TextColumn("{task.fields[text]}"), BarColumn(), TaskProgressColumn(), console=console
+        self.bar = bars.Progress(
+            bars.TextColumn("{task.fields[text]}"),
+            bars.BarColumn(),
+            bars.TaskProgressColumn(),
+            console=console,
         )
         self.task = self.bar.add_task("train", total=1.0, text="preparing")
 
