@@ -26,6 +26,7 @@ from bedplate.ops import (
     trigonometry,
     views,
 )
+from bedplate.ops import softmax as rows
 
 
 def _reflected(function: Any) -> Any:
@@ -157,6 +158,9 @@ class Operators:
     mean = statistics.mean
     var = statistics.var
     std = statistics.std
+    softmax = rows.softmax
+    log_softmax = rows.log_softmax
+    logsumexp = rows.logsumexp
 
     take = gather.take
     take_along_axis = gather.take_along_axis

@@ -250,7 +250,7 @@ def update_gradient(
     grad_out: Value, inputs: Any, output: Value, *, starts: Shape, steps: Shape
 ) -> tuple[Any, Any]:
     """x has none where it was overwritten; v has that of its region."""
-    x, v = inputs
+    v = inputs[1]
     attributes = {"starts": starts, "steps": steps}
     zeros = broadcast_to(number(grad_out, 0), v.shape)
     stops = region_stops(v.shape, starts, steps)

@@ -1,0 +1,203 @@
+"""rms_norm and layer_norm over the last axis: composed, each with its own gradient.
+
+Everything runs in float32 (float64 for float64) and is narrowed once, after the weight.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bedplate.dtypes import FLOATS, DType
+from bedplate.errors import DTypeError, ShapeError
+from bedplate.graph.node import Attributes, Shape
+from bedplate.ops.arithmetic import add, multiply, subtract
+from bedplate.ops.build import Value, as_type, sum_to
+from bedplate.ops.elementwise import widened
+from bedplate.ops.exponential import rsqrt
+from bedplate.ops.record import Op, apply, register
+from bedplate.ops.refusal import refuse
+from bedplate.ops.samples import floats
+from bedplate.ops.statistics import MEAN, wide
+
+
+def _named(inputs: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(("x", "weight", "bias"), inputs, strict=False))
+
+
+def _rule(name: str) -> Any:
+    """x is a float with rows; weight and bias have the shape of a row."""
+
+    def infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
+        x, *rest = inputs
+        if not all(value.dtype.is_float for value in inputs):
+            refuse(DTypeError, name, "only floats can be normalised", _named(inputs))
+        if not x.shape or any(value.shape != x.shape[-1:] for value in rest):
+            refuse(
+                ShapeError, name, "the weight does not match the last axis of x", _named(inputs),
+                f"expected a weight of shape {tuple(x.shape[-1:])}",
+            )  # fmt: skip
+        return x.shape, x.dtype
+
+    return infer
+
+
+def _mean(x: Value) -> Value:
+    return apply(MEAN, (x,), {"axes": (len(x.shape) - 1,)})
+
+
+def _inverse_rms(x: Value, eps: float) -> Value:
+    return rsqrt(add(_mean(multiply(x, x)), eps))
+
+
+def rms_norm_gradient(
+    grad_out: Value, inputs: Any, output: Value, *, eps: float
+) -> tuple[Any, ...]:
+    """With r = 1/rms and h = g weight: dx = r (h - x r^2 mean(h x)), dweight = sum(g x r)"""
+    x, *rest = inputs
+    rows, grad = wide(x), wide(grad_out)
+    r = _inverse_rms(rows, eps)
+    scaled = multiply(grad, as_type(rest[0], grad.dtype)) if rest else grad
+    unit = multiply(rows, r)
+    to_x = multiply(r, subtract(scaled, multiply(unit, _mean(multiply(scaled, unit)))))
+    to_weight = [as_type(sum_to(multiply(grad, unit), w.shape), w.dtype) for w in rest]
+    return (as_type(to_x, x.dtype), *to_weight)
+
+
+def _rms_norm_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
+    x, *rest = inputs
+    rows = wide(x)
+    y = multiply(rows, _inverse_rms(rows, attributes["eps"]))
+    for weight in rest:
+        y = multiply(y, as_type(weight, y.dtype))
+    return as_type(y, x.dtype)
+
+
+def _rms_norm_reference(x: Any, *rest: Any, eps: float) -> Any:
+    y = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps)
+    return y * rest[0] if rest else y
+
+
+RMS_NORM = register(
+    Op(
+        "rms_norm",
+        "composed",
+        _rule("rms_norm"),
+        reference=widened(_rms_norm_reference),
+        gradient=rms_norm_gradient,
+        expand=_rms_norm_expand,
+        dtypes=FLOATS,
+        samples=(
+            floats((3, 7), (7,), eps=1e-5),
+            floats((2, 3, 5), (5,), eps=1e-6),
+            floats((4, 6), eps=1e-5),
+            floats((0, 3), (3,), eps=1e-5),
+        ),
+        doc="x / rms(x) times a weight, over the last axis.",
+    )
+)
+
+
+def rms_norm(x: Value, weight: Value | None = None, eps: float = 1e-6) -> Value:
+    """Divide each row by its root mean square, then scale.
+
+    y[i] = x[i] weight[i] / sqrt(mean(x^2) + eps)
+
+    x        (..., d_model)  floats; sums run in float32 or better
+    weight   (d_model,)      or None; multiplied before the result is narrowed
+    eps      added to the mean square
+    returns  (..., d_model)  dtype of x
+    raises   ShapeError if the weight does not match the last axis of x
+    cost     1 read and 1 write of x (rows stay in cache), 4 flops an element
+    source   Zhang and Sennrich 2019, arXiv:1910.07467
+    >>> import bedplate as bp
+    >>> bp.rms_norm(bp.tensor([3.0, -3.0]), eps=0.0).tolist()
+    [1.0, -1.0]
+    """
+    inputs = (x,) if weight is None else (x, weight)
+    return apply(RMS_NORM, inputs, {"eps": float(eps)})
+
+
+def _standardised(rows: Value, eps: float) -> tuple[Value, Value]:
+    """Rows with mean 0 and variance 1, and the factor that made the variance 1."""
+    centred = subtract(rows, _mean(rows))
+    r = rsqrt(add(_mean(multiply(centred, centred)), eps))
+    return multiply(centred, r), r
+
+
+def layer_norm_gradient(
+    grad_out: Value, inputs: Any, output: Value, *, eps: float
+) -> tuple[Any, ...]:
+    """With u the standardised row and h = g weight: dx = r (h - mean(h) - u mean(h u))"""
+    x, *rest = inputs
+    grad = wide(grad_out)
+    unit, r = _standardised(wide(x), eps)
+    scaled = multiply(grad, as_type(rest[0], grad.dtype)) if rest else grad
+    inner = add(_mean(scaled), multiply(unit, _mean(multiply(scaled, unit))))
+    to_x = as_type(multiply(r, subtract(scaled, inner)), x.dtype)
+    parts = (multiply(grad, unit), grad)
+    to_rest = [
+        as_type(sum_to(part, w.shape), w.dtype) for part, w in zip(parts, rest, strict=False)
+    ]
+    return (to_x, *to_rest)
+
+
+def _layer_norm_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
+    x, *rest = inputs
+    y, _ = _standardised(wide(x), attributes["eps"])
+    if rest:
+        y = multiply(y, as_type(rest[0], y.dtype))
+    if len(rest) > 1:
+        y = add(y, as_type(rest[1], y.dtype))
+    return as_type(y, x.dtype)
+
+
+def _layer_norm_reference(x: Any, *rest: Any, eps: float) -> Any:
+    centred = x - np.mean(x, axis=-1, keepdims=True)
+    y = centred / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + eps)
+    y = y * rest[0] if rest else y
+    return y + rest[1] if len(rest) > 1 else y
+
+
+LAYER_NORM = register(
+    Op(
+        "layer_norm",
+        "composed",
+        _rule("layer_norm"),
+        reference=widened(_layer_norm_reference),
+        gradient=layer_norm_gradient,
+        expand=_layer_norm_expand,
+        dtypes=FLOATS,
+        samples=(
+            floats((3, 7), (7,), (7,), eps=1e-5),
+            floats((2, 3, 5), (5,), eps=1e-5),
+            floats((4, 6), eps=1e-5),
+            floats((0, 3), (3,), (3,), eps=1e-5),
+        ),
+        doc="(x - mean(x)) / std(x) times a weight plus a bias, over the last axis.",
+    )
+)
+
+
+def layer_norm(
+    x: Value, weight: Value | None = None, bias: Value | None = None, eps: float = 1e-5
+) -> Value:
+    """Shift and scale each row to mean 0 and variance 1, then scale and shift.
+
+    y = (x - mean(x)) / sqrt(var(x) + eps) weight + bias
+
+    x             (..., d_model)  floats; sums run in float32 or better, in two passes
+    weight, bias  (d_model,)      or None; a bias needs a weight
+    eps           added to the variance
+    returns       (..., d_model)  dtype of x
+    raises        ShapeError if they do not match the last axis of x
+    source        Ba, Kiros and Hinton 2016, arXiv:1607.06450
+    >>> import bedplate as bp
+    >>> bp.layer_norm(bp.tensor([1.0, 3.0]), eps=0.0).tolist()
+    [-1.0, 1.0]
+    """
+    if weight is None and bias is not None:
+        raise ValueError("layer_norm: a bias needs a weight; pass ones")
+    inputs = tuple(value for value in (x, weight, bias) if value is not None)
+    return apply(LAYER_NORM, inputs, {"eps": float(eps)})
