@@ -17,8 +17,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mpmath import mp, mpf
+from mpmath import mp as _mp
+from mpmath import mpf
 
+mp: Any = _mp  # mpmath adds its functions at run time, which type checkers cannot see
 Function = Callable[[Any], Any]
 
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mpmath import mp, mpf
+from mpmath import mp as _mp
+from mpmath import mpf
 
 from bedplate.kernel import (
     Kernel,
@@ -46,6 +47,7 @@ from bedplate.kernel import (
     zeros,
 )
 
+mp: Any = _mp  # mpmath adds its functions at run time, which type checkers cannot see
 Array = Any
 Generator = np.random.Generator
 NUMPY: dict[Type, Any] = {f32: np.float32, f64: np.float64}
