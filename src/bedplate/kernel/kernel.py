@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from bedplate.kernel import cache, codegen, context, report
 from bedplate.kernel.arguments import Convention
 from bedplate.kernel.context import line_of
 from bedplate.kernel.ir import Program
+from bedplate.kernel.language.calls import call
 from bedplate.kernel.lower import lower, symbol_of
 from bedplate.kernel.target import Target, find_target
 from bedplate.kernel.trace import Tracer
@@ -64,7 +64,6 @@ class Kernel:
         self.__doc__ = function.__doc__
         self._site = (function.__code__, 0)
         self._types, self._result = _signature(self, function, names)
-        self._lock = threading.RLock()
         self._ir: Program | None = None
         self._compiled: Compiled | None = None
         self._checked: Any = None
@@ -80,7 +79,7 @@ class Kernel:
         raises KernelError if the function breaks a rule of the language
         """
         if self._ir is None:
-            with self._lock:
+            with codegen.lock:
                 if self._ir is None:
                     self._ir = self._trace()
         return self._ir
@@ -127,7 +126,7 @@ class Kernel:
     def compile(self) -> Compiled:
         """Machine code for this machine, made at the first call and kept."""
         if self._compiled is None:
-            with self._lock:
+            with codegen.lock:
                 if self._compiled is None:
                     self._compiled = self._compile()
         return self._compiled
@@ -135,14 +134,32 @@ class Kernel:
     def _compile(self) -> Compiled:
         convention = Convention(self.name, self.ir)
         text = self.llvm()
-        symbol = symbol_of(self.name)
         report.show(self, text)
-        image = cache.fetch(text, lambda: codegen.make_object(text, find_target(None)))
-        address, keep = codegen.link(image, symbol)
+        address, keep = load_code(text, symbol_of(self.name))
         return Compiled(self.name, address, keep, convention)
 
     def __call__(self, *args: Any) -> Any:
+        if context.state.tracer is not None:
+            return call(self, *args)
         return self.compile()(*args)
+
+
+_loaded: dict[str, tuple[int, Any]] = {}
+
+
+def load_code(text: str, symbol: str) -> tuple[int, Any]:
+    """(address, what keeps it alive) of an LLVM text's machine code: from this process's table,
+    from the disk cache, or compiled now."""
+    key = cache.key_of(text)
+    with codegen.lock:
+        found = _loaded.get(key)
+        if found is None:
+            image = cache.read(key)
+            if image is None:
+                image = codegen.make_object(text, find_target(None))
+                cache.write(key, image)
+            found = _loaded[key] = codegen.link(image, symbol)
+    return found
 
 
 def _signature(

@@ -13,9 +13,21 @@ from typing import Any
 
 from bedplate.kernel.instructions import OPERATIONS
 from bedplate.kernel.instructions.calls import extension
-from bedplate.kernel.ir import Block, Instruction, Loop, Program, When, While, all_programs
+from bedplate.kernel.ir import (
+    Block,
+    Instruction,
+    Loop,
+    Program,
+    When,
+    While,
+    all_programs,
+    count_statements,
+)
 from bedplate.kernel.target import Target
 from bedplate.kernel.types import Type, bf16, f16, f32
+
+# A called kernel of at most this many statements becomes part of its caller.
+INLINE_STATEMENTS = 300
 
 
 def symbol_of(name: str) -> str:
@@ -55,7 +67,8 @@ class Module:
             f'"min-legal-vector-width"="{target.vector_bits}"',
         ]
         parts = [f'target triple = "{target.triple}"', *self.declared.values(), *self.functions]
-        parts.append("attributes #0 = { " + " ".join(attributes) + " }\n")
+        parts.append("attributes #0 = { " + " ".join(attributes) + " }")
+        parts.append("attributes #1 = { alwaysinline " + " ".join(attributes) + " }\n")
         return "\n".join(parts)
 
 
@@ -88,7 +101,9 @@ class FunctionLowering:
             result = extension(program.result).strip() + " " + result
         linkage = "internal " if self.internal else ""
         head = f"define {linkage}{result} @{self.module.symbols[id(program)]}"
-        text = [f"{head}({', '.join(parameters)}) #0 {{", "entry:", *self.slots, *self.lines, "}\n"]
+        small = self.internal and count_statements(program.body) <= INLINE_STATEMENTS
+        head += f"({', '.join(parameters)}) #{1 if small else 0} {{"
+        text = [head, "entry:", *self.slots, *self.lines, "}\n"]
         self.module.functions.append("\n".join(text))
 
     # What emissions use
