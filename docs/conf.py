@@ -6,7 +6,7 @@ operations from their records; nothing of these is written twice.
 
 from __future__ import annotations
 
-from importlib.metadata import version
+import importlib.metadata
 from typing import Any
 
 from docutils import nodes
@@ -20,7 +20,7 @@ from bedplate.ops.record import REGISTRY, NoGradient
 
 project = "Bedplate"
 author = "the Bedplate developers"
-release = version("bedplate")
+release = importlib.metadata.version("bedplate")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 html_theme = "furo"
 html_title = f"Bedplate {release}"
