@@ -1,1 +1,11 @@
-"""The autograd floor."""
+"""The tape, gradients of functions, operations of a user's own, and what checks them."""
+
+from bedplate.autograd.autograd import Autograd, Gradients
+from bedplate.autograd.functional import grad, jvp, value_and_grad, vjp
+from bedplate.autograd.mode import enable_grad, is_recording, no_grad
+from bedplate.autograd.operation import Operation
+
+__all__ = [
+    "Autograd", "Gradients", "Operation", "enable_grad", "grad", "is_recording", "jvp", "no_grad",
+    "value_and_grad", "vjp",
+]  # fmt: skip

@@ -7,7 +7,7 @@ Each calls the function on fresh leaves, so that no gradient reaches the caller'
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from bedplate.autograd import tape
@@ -108,7 +108,7 @@ def jvp(
         pulled = _pull(value, vector, inner, create=True)
         parts = [(g * t).sum() for g, t in zip(pulled, tangents, strict=True) if g._entry is not None]
         total = functools.reduce(lambda a, b: a + b, parts) if parts else _zeros(value).sum()
-    return _for_caller(value, inner), _pull(total, None, [vector])[0]
+    return _for_caller(value, inner), _pull(total, None, [vector], own=inner)[0]
 
 
 def _chosen(function: Any, arguments: tuple[Any, ...], numbers: tuple[int, ...]) -> list[int]:
@@ -162,10 +162,18 @@ def _for_caller(value: Any, inner: list[Any]) -> Any:
 
 
 def _pull(
-    value: Any, vector: Any, inner: list[Any], retain: bool = False, create: bool = False
+    value: Any,
+    vector: Any,
+    inner: list[Any],
+    retain: bool = False,
+    create: bool = False,
+    own: Sequence[Any] = (),
 ) -> list[Any]:
-    """The gradient of `value` for each of `inner`; zeros where it does not depend on one."""
-    again = create or _is_watched(value, inner)
+    """The gradient of `value` for each of `inner`; zeros where it does not depend on one.
+
+    own  other leaves whose gradients nobody wants
+    """
+    again = create or _is_watched(value, [*inner, *own])
     seed = value._seed(vector)
     found: dict[Any, Any] = {}
     if value._entry is not None:

@@ -64,3 +64,16 @@ def leaf_node(array: np.ndarray[Any, Any], device: Device) -> Node:
     node = buffer(block, array.shape, dtype, device)
     node.site = site
     return node
+
+
+def synchronize(device: Device | str | None = None) -> None:
+    """Compute everything that this thread has pending, and wait for it.
+
+    device  all work is waited for, whichever device is named
+    raises  DeviceError for a device that is not there; whatever the computation raises
+    """
+    if device is not None:
+        Device(device)
+    state = LOCAL.state
+    if state.nodes:
+        flush(state)

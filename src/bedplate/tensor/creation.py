@@ -1,0 +1,186 @@
+"""Tensors made from data or from nothing but a shape.
+
+Those without data are lazy: a plan that reads `zeros(...)` folds it into its kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bedplate.devices.device import Device, current_device
+from bedplate.dtypes import DType, as_dtype, bool_, float32, int64
+from bedplate.errors import DTypeError
+from bedplate.graph.node import Node
+from bedplate.graph.pending import user_site
+from bedplate.ops import creation
+from bedplate.ops.leaves import constant
+from bedplate.ops.views import as_sizes
+from bedplate.tensor.tensor import Tensor, wrap
+
+Number = bool | int | float
+
+
+def tensor(
+    data: Any,
+    device: Device | str | None = None,
+    dtype: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor with a copy of `data`; the same as `Tensor(...)`.
+
+    >>> import bedplate as bp
+    >>> bp.tensor([1, 2]).dtype, bp.tensor([1.0, 2.0]).dtype
+    (bedplate.int64, bedplate.float32)
+    """
+    return Tensor(data, device, dtype, requires_grad)
+
+
+def asarray(data: Any, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
+    """`data` as a tensor: itself if it is one of this dtype on this device.
+
+    copy    True: never itself. False raises ValueError unless it is
+    >>> import bedplate as bp
+    >>> x = bp.ones(2)
+    >>> bp.asarray(x) is x
+    True
+    """
+    if isinstance(data, Tensor) and not copy:
+        moved = data if device is None else data.to(Device(device))
+        result = moved if dtype is None else moved.astype(dtype)
+        if result is data or copy is None:
+            return result
+    if copy is False:
+        raise ValueError("asarray: copy=False cannot be had, a tensor has memory of its own")
+    return Tensor(data, device, dtype)
+
+
+def from_dlpack(data: Any) -> Tensor:
+    """A tensor with a copy of an object that has `__dlpack__`.
+
+    raises  TypeError if it has none
+    """
+    if not hasattr(data, "__dlpack__"):
+        raise TypeError(f"from_dlpack: {type(data).__name__} has no __dlpack__")
+    return Tensor(data)
+
+
+def from_numpy(array: Any) -> Tensor:
+    """A tensor with a copy of a NumPy array, in its dtype."""
+    return Tensor(np.asarray(array))
+
+
+def _like(device: Device | str | None, dtype: DType) -> Node:
+    """A node from which the functions of the ops floor take the device."""
+    return constant(0, dtype, current_device() if device is None else Device(device))
+
+
+def _made(node: Node, requires_grad: bool) -> Tensor:
+    if node.site is None and node.inputs:
+        node.site = user_site(3)
+    result = wrap(node)
+    if requires_grad:
+        result.requires_grad = True
+    return result
+
+
+def full(
+    shape: Any, fill_value: Number, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """`fill_value` in every element.
+
+    dtype   by default that of the value: bool, int64 or float32
+    >>> import bedplate as bp
+    >>> bp.full((2,), 7).tolist()
+    [7, 7]
+    """
+    kind = bool_ if isinstance(fill_value, bool) else int64 if isinstance(fill_value, int) else float32
+    wanted = kind if dtype is None else as_dtype(dtype)
+    sizes = as_sizes("full", (shape,))
+    return _made(creation.full(_like(device, wanted), sizes, fill_value, wanted), requires_grad)
+
+
+def zeros(
+    *shape: Any, dtype: Any = float32, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """0 in every element.
+
+    shape   sizes, as one tuple or one after the other
+    >>> import bedplate as bp
+    >>> bp.zeros(2, 1).tolist()
+    [[0.0], [0.0]]
+    """
+    return full(as_sizes("zeros", shape), 0, float32 if dtype is None else dtype, device, requires_grad)
+
+
+def ones(*shape: Any, dtype: Any = float32, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """1 in every element.
+
+    shape   sizes, as one tuple or one after the other
+    >>> import bedplate as bp
+    >>> bp.ones((2,)).tolist()
+    [1.0, 1.0]
+    """
+    return full(as_sizes("ones", shape), 1, float32 if dtype is None else dtype, device, requires_grad)
+
+
+def empty(*shape: Any, dtype: Any = float32, device: Any = None) -> Tensor:
+    """A tensor whose values do not matter; they are zeros, since nothing reads stale memory."""
+    return zeros(*shape, dtype=dtype, device=device)
+
+
+def empty_like(x: Tensor, dtype: Any = None) -> Tensor:
+    """A tensor like x whose values do not matter; they are zeros."""
+    return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=x.device)
+
+
+def arange(
+    start: Number, stop: Number | None = None, step: Number = 1, dtype: Any = None, device: Any = None
+) -> Tensor:
+    """start, start + step, ... before stop; with one argument from 0 up to it.
+
+    dtype   by default int64 if all numbers are integers, else float32
+    raises  ValueError if the step is 0
+    >>> import bedplate as bp
+    >>> bp.arange(3).tolist(), bp.arange(1.0, 2.0, 0.5).tolist()
+    ([0, 1, 2], [1.0, 1.5])
+    """
+    if stop is None:
+        start, stop = 0, start
+    whole = all(isinstance(number, int) for number in (start, stop, step))
+    wanted = (int64 if whole else float32) if dtype is None else as_dtype(dtype)
+    if wanted.kind not in "iuf":
+        raise DTypeError(f"arange: expected an integer or floating point dtype, got {wanted}")
+    return _made(creation.arange(_like(device, wanted), start, stop, step, wanted), False)
+
+
+def linspace(
+    start: float, stop: float, num: int, dtype: Any = float32, device: Any = None, endpoint: bool = True
+) -> Tensor:
+    """`num` numbers from start to stop at equal distances.
+
+    endpoint  whether stop is the last of them
+    >>> import bedplate as bp
+    >>> bp.linspace(0, 1, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    wanted = float32 if dtype is None else as_dtype(dtype)
+    return _made(creation.linspace(_like(device, wanted), start, stop, num, wanted, endpoint), False)
+
+
+def eye(
+    rows: int, columns: int | None = None, offset: int = 0, dtype: Any = float32, device: Any = None
+) -> Tensor:
+    """1 on a diagonal, 0 elsewhere.
+
+    offset  of the diagonal: above the main one if positive
+    >>> import bedplate as bp
+    >>> bp.eye(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    wanted = float32 if dtype is None else as_dtype(dtype)
+    width = rows if columns is None else columns
+    return _made(creation.eye(_like(device, wanted), rows, width, offset, wanted), False)
+
+

@@ -1,0 +1,157 @@
+"""`save` and `load`: tensors in files, by the ending of the name.
+
+| ending         | holds                   | written                                      |
+|----------------|-------------------------|----------------------------------------------|
+| `.safetensors` | tensors by name         | every dtype                                  |
+| `.npz`         | tensors by name         | NumPy's dtypes, not compressed               |
+| `.npy`         | one tensor              | NumPy's dtypes                               |
+
+Files are hostile: nothing is unpickled, every size is checked against the file before memory
+is asked for, and what is wrong is a `CheckpointError` that names the file. Writing is atomic:
+a crash leaves the old file or the new one.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from bedplate.dtypes import as_dtype
+from bedplate.errors import CheckpointError, DTypeError
+from bedplate.tensor import safetensors
+from bedplate.tensor.tensor import Tensor
+from bedplate.tensor.values import array_of
+
+PathLike = str | os.PathLike[str]
+ENDINGS = (".safetensors", ".npy", ".npz")
+# a compressed archive may not claim more than this: deflate reaches 1032 to 1
+LARGEST_RATIO = 1032
+
+
+def save(tensors: Any, path: PathLike, metadata: Mapping[str, str] | None = None) -> None:
+    """Write tensors to a file, in the format that its ending names.
+
+    tensors   a table from names to tensors, or one tensor for `.npy`
+    path      ends in .safetensors, .npz or .npy
+    metadata  a table of strings, for .safetensors
+    raises    ValueError for another ending; DTypeError for bfloat16 in NumPy's formats
+    >>> import bedplate as bp, tempfile, os
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bp.save({"w": bp.ones(2)}, os.path.join(folder, "a.safetensors"))
+    ...     bp.load(os.path.join(folder, "a.safetensors"))["w"].tolist()
+    [1.0, 1.0]
+    """
+    if isinstance(tensors, str | os.PathLike) and not isinstance(path, str | os.PathLike):
+        tensors, path = path, tensors
+    ending = _ending(path)
+    if ending == ".npy":
+        if not isinstance(tensors, Tensor):
+            raise TypeError(f"save: a .npy file holds one tensor, got {type(tensors).__name__}")
+        safetensors.write_atomically(path, [_npy(tensors)])
+        return
+    if not isinstance(tensors, Mapping):
+        raise TypeError(f"save: a {ending} file holds a table of tensors, got {type(tensors).__name__}")
+    if ending == ".safetensors":
+        arrays = {name: array_of(tensor.detach()) for name, tensor in tensors.items()}
+        safetensors.write(path, arrays, metadata)
+    else:
+        safetensors.write_atomically(path, [_npz(tensors)])
+
+
+def load(path: PathLike, device: Any = None) -> Any:
+    """The tensors of a file: a table from names to tensors, or one tensor for `.npy`.
+
+    raises  FileNotFoundError; CheckpointError for a file that is damaged, incomplete or lies
+    """
+    place = Path(path)
+    ending = _ending(place)
+    if ending == ".safetensors":
+        arrays = safetensors.read(place)
+        return {name: Tensor(array, device) for name, array in arrays.items()}
+    try:
+        with place.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if ending == ".npy":
+                return Tensor(_read_npy(file, size), device)
+            return {name: Tensor(array, device) for name, array in _read_npz(file, size).items()}
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError, KeyError,
+            DTypeError, RuntimeError) as error:  # fmt: skip
+        raise CheckpointError(
+            f"load: {error or 'the file is damaged'}\n  file  {place}\n"
+            "  copy or download the file again"
+        ) from None
+
+
+def _ending(path: PathLike) -> str:
+    ending = Path(path).suffix.lower()
+    if ending not in ENDINGS:
+        raise ValueError(f"the name {os.fspath(path)!r} must end in one of {', '.join(ENDINGS)}")
+    return ending
+
+
+def _npy(tensor: Tensor) -> bytes:
+    array = array_of(tensor.detach())
+    if array.dtype.kind not in "biufc" or tensor.dtype.name == "bfloat16":
+        raise DTypeError(
+            f"save: NumPy's file formats cannot hold {tensor.dtype}; "
+            "use .safetensors, or convert it with .astype(bp.float32)"
+        )
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _npz(tensors: Mapping[str, Tensor]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, tensor in tensors.items():
+            # a fixed date: equal tensors make equal files
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), _npy(tensor))
+    return buffer.getvalue()
+
+
+def _read_npy(file: Any, size_bytes: int) -> np.ndarray[Any, Any]:
+    """One array, after its header was checked against the bytes that there are."""
+    version = np.lib.format.read_magic(file)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in readers:
+        raise ValueError(f"version {version} of the .npy format is not supported")
+    shape, fortran, dtype = readers[version](file)
+    if dtype.hasobject:
+        raise ValueError("the file holds Python objects, which are never loaded")
+    as_dtype(dtype.newbyteorder("="))
+    wanted = dtype.itemsize
+    for length in shape:
+        if length < 0:
+            raise ValueError(f"the shape {shape} is negative")
+        wanted *= length
+    left = size_bytes - file.tell()
+    if wanted != left:
+        raise ValueError(f"shape {shape} of {dtype} takes {wanted} bytes, but there are {left}")
+    array = np.frombuffer(file.read(wanted), dtype)
+    return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _read_npz(file: BinaryIO, size_bytes: int) -> dict[str, np.ndarray[Any, Any]]:
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        claimed = sum(member.file_size for member in members)
+        if claimed > LARGEST_RATIO * size_bytes:
+            raise ValueError(f"{size_bytes} bytes cannot hold the {claimed} that it claims")
+        for member in members:
+            name = member.filename.removesuffix(".npy")
+            if name == member.filename:
+                raise ValueError(f"the member {member.filename!r} is no .npy file")
+            if name in arrays:
+                raise ValueError(f"the name {name!r} stands in it twice")
+            with archive.open(member) as part:
+                arrays[name] = _read_npy(part, member.file_size)
+    return arrays
