@@ -41,6 +41,10 @@ class KernelError(UserError, TypeError):
     """A kernel that cannot be staged, compiled or run; names the user's line."""
 
 
+class KernelBoundsError(KernelError, IndexError):
+    """A kernel read or wrote outside its memory; raised by the interpreter and in check mode."""
+
+
 class CaptureError(UserError, RuntimeError):
     """Something that a captured step may not do, such as reading a value."""
 

@@ -18,8 +18,8 @@
 
 A `loop` counts i64 from the first operand while it is below (for a negative step: above) the
 second; a step that is not positive at run time means no turn at all. Mutable locals are the
-instructions `var`, `get` and `set`; `give_back` returns. Other programs are called by name
-through `call`, whose attribute says which of `Program.callees` is meant.
+instructions `var`, `get` and `set`; `give_back` returns. Other programs are called
+through `call`; its attribute `callee` counts the kernels of the text from 0 (in a Program: its callees).
 `print_program` writes this text and `read.read_program` reads it back.
 """
 
@@ -116,8 +116,9 @@ class Program:
 
 def print_program(program: Program) -> str:
     """The text of a program, those that it calls first."""
-    texts = [_print_one(each) for each in all_programs(program)]
-    return "\n".join(texts)
+    order = all_programs(program)
+    places = {id(each): place for place, each in enumerate(order)}
+    return "\n".join(_print_one(each, places) for each in order)
 
 
 def all_programs(program: Program) -> list[Program]:
@@ -149,46 +150,50 @@ def count_statements(block: Block) -> int:
     return total
 
 
-def _print_one(program: Program) -> str:
+def _print_one(program: Program, places: dict[int, int]) -> str:
+    callees = [places[id(callee)] for callee in program.callees]
     parameters = ", ".join(
         f"%{p.number}: {p.type} {name}"
         for p, name in zip(program.parameters, program.names, strict=True)
     )
     result = f" -> {program.result}" if program.result else ""
     lines = [f"kernel {program.name}({parameters}){result}:"]
-    _print_block(program.body, "  ", lines)
+    _print_block(program.body, "  ", lines, callees)
     return "\n".join(lines) + "\n"
 
 
-def _print_block(block: Block, indent: str, lines: list[str]) -> None:
+def _print_block(block: Block, indent: str, lines: list[str], callees: list[int]) -> None:
     deeper = indent + "  "
     for statement in block.statements:
         if isinstance(statement, Instruction):
-            lines.append(indent + _print_instruction(statement))
+            lines.append(indent + _print_instruction(statement, callees))
         elif isinstance(statement, Loop):
             start, stop, step = map(operand_text, (statement.start, statement.stop, statement.step))
             index = operand_text(statement.index)
             lines.append(f"{indent}loop {index} = {start} to {stop} step {step}")
-            _print_block(statement.body, deeper, lines)
+            _print_block(statement.body, deeper, lines, callees)
         elif isinstance(statement, While):
             lines.append(f"{indent}while")
-            _print_block(statement.test, deeper, lines)
+            _print_block(statement.test, deeper, lines, callees)
             lines.append(f"{indent}holds {operand_text(statement.condition)} do")
-            _print_block(statement.body, deeper, lines)
+            _print_block(statement.body, deeper, lines, callees)
         else:
             lines.append(f"{indent}when {operand_text(statement.condition)}")
-            _print_block(statement.body, deeper, lines)
+            _print_block(statement.body, deeper, lines, callees)
             if statement.otherwise is not None:
                 lines.append(f"{indent}otherwise")
-                _print_block(statement.otherwise, deeper, lines)
+                _print_block(statement.otherwise, deeper, lines, callees)
 
 
-def _print_instruction(instruction: Instruction) -> str:
+def _print_instruction(instruction: Instruction, callees: list[int]) -> str:
     head = f"%{instruction.number} = {instruction.op} {instruction.type}"
     words = [head if instruction.number else instruction.op]
     words.extend(map(operand_text, instruction.operands))
-    if instruction.attributes:
-        pairs = ", ".join(f"{key}={value!r}" for key, value in instruction.attributes.items())
+    attributes = instruction.attributes
+    if instruction.op == "call":
+        attributes = {"callee": callees[attributes["callee"]]}
+    if attributes:
+        pairs = ", ".join(f"{key}={value!r}" for key, value in attributes.items())
         words.append("{" + pairs + "}")
     return " ".join(words)
 

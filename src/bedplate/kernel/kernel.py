@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bedplate.errors import KernelError
@@ -18,6 +18,7 @@ from bedplate.kernel.context import line_of
 from bedplate.kernel.ir import Program
 from bedplate.kernel.language.calls import call
 from bedplate.kernel.lower import lower, symbol_of
+from bedplate.kernel.machine import Watch, interpret
 from bedplate.kernel.target import Target, find_target
 from bedplate.kernel.trace import Tracer
 from bedplate.kernel.types import Type
@@ -137,6 +138,18 @@ class Kernel:
         report.show(self, text)
         address, keep = load_code(text, symbol_of(self.name))
         return Compiled(self.name, address, keep, convention)
+
+    def interpret(
+        self, *args: Any, memory: Sequence[Any] = (), watch: Watch | None = None
+    ) -> Any:
+        """Run the program in Python, every access checked, with the same results.
+
+        args    as for a call: numbers and NumPy arrays
+        memory  further arrays that the program may reach through addresses in its arguments
+        watch   called as watch(instruction, value) after each step
+        raises  KernelBoundsError at the first access outside the arrays
+        """
+        return interpret(self.ir, args, memory, watch)
 
     def __call__(self, *args: Any) -> Any:
         if context.state.tracer is not None:

@@ -100,6 +100,24 @@ def exp2(x: Any) -> Any:
 
 
 @elementary
+def exp2_flushed(x: Any) -> Any:
+    """2 to the power x for x <= 0, with results below the smallest normal number set to zero.
+
+    What weights of a softmax need, in half the instructions of exp2; at most 1.5 ulp; -infinity
+    gives zero, NaN gives NaN.
+    """
+    precision = precision_of(x)
+    # At the clamp the exponent's bits are all zero, and so is the factor.
+    x = select(x < -float(precision.bias), -float(precision.bias), x)
+    scaled = x + precision.magic
+    fraction = x - (scaled - precision.magic)
+    n = bitcast(scaled, precision.integer_type) - (precision.magic_bits - precision.bias)
+    factor = bitcast(n << precision.mantissa_bits, precision.float_type)
+    series = polynomial(fraction, precision.coefficients("EXP2"))
+    return fma(fraction, series, 1.0) * factor
+
+
+@elementary
 def expm1(x: Any) -> Any:
     """exp(x) - 1 without cancellation; at most 2 ulp."""
     precision = precision_of(x)

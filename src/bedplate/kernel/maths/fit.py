@@ -108,6 +108,10 @@ def log_complement(x: Any) -> Any:  # log(erfc(x)) / x
     return mp.log(mp.erfc(x)) / x
 
 
+def power_of_two(f: Any) -> Any:  # (2^f - 1) / f
+    return mp.expm1(f * mp.log(2)) / f if f else mp.log(2)
+
+
 HALF_LN2 = "0.3467"
 LOG_RANGE = "0.0296"  # ((sqrt(2) - 1) / (sqrt(2) + 1))^2
 QUARTER_TURN = "0.6170"  # (pi / 4)^2
@@ -115,6 +119,7 @@ QUARTER_TURN = "0.6170"  # (pi / 4)^2
 TABLE: tuple[tuple[str, Function, str, str, int | None, int | None, str], ...] = (
     ("EXP", series(exponential, 0, 40), "-" + HALF_LN2, HALF_LN2, 4, 10,
      "(exp(r) - 1 - r) / r^2 in r, |r| <= log(2)/2"),
+    ("EXP2", power_of_two, "-0.5", "0.5", 5, 11, "(2^f - 1) / f in f, |f| <= 1/2"),
     ("LOG", series(atanh_series, 0, 60), "0", LOG_RANGE, 3, 7,
      "(log((1+s)/(1-s)) - 2 s) / s^3 in s^2"),
     ("SIN", series(sine, 0, 30), "0", QUARTER_TURN, 3, 6,

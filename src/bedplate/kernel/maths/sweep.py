@@ -83,6 +83,9 @@ SUBJECTS: dict[str, Subject] = {
     "exp2": Subject(
         lambda x: mpf(2) ** x, scaled=((-150.0, 128.0), (-1075.0, 1024.0)), domain=TAME
     ),
+    "exp2_flushed": Subject(
+        lambda x: mpf(2) ** x, ((-1.0, 0.0),), ((-125.5, 0.0), (-1021.5, 0.0)), domain=(-125.5, 0.0)
+    ),
     "expm1": Subject(
         mp.expm1, ((-2.0, 2.0), (0.3, 0.5)), ((-20.0, 89.0), (-40.0, 710.0)), domain=TAME
     ),
