@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from bedplate.errors import CheckpointError
 from bedplate.nn.parameter import Parameter
-from bedplate.tensor import Tensor
+from bedplate.tensor import Tensor, no_grad
 
 Self = TypeVar("Self", bound="Module")
 
@@ -118,10 +118,10 @@ class Module:
             raise CheckpointError(
                 "load_state_dict: the state does not fit\n  " + "\n  ".join(faults)
             )
-        for name in shared:
-            value = state[name]
-            value = value.detach() if isinstance(value, Tensor) else Tensor(value)
-            mine[name].assign(value.astype(mine[name].dtype))
+        with no_grad():
+            for name in shared:
+                value = state[name] if isinstance(state[name], Tensor) else Tensor(state[name])
+                mine[name].assign(value.detach().astype(mine[name].dtype))
 
     def train(self: Self, mode: bool = True) -> Self:
         """Switch to training behaviour (dropout drops), here and in every part."""
@@ -144,7 +144,7 @@ class Module:
         for tensor in [*self.parameters(), *self.buffers()]:
             moved = tensor.detach().to(target)
             if moved.dtype is tensor.dtype or tensor.dtype.is_float:
-                tensor.rebind(moved)
+                tensor._rebind(moved._node)
                 tensor.grad = None
         return self
 

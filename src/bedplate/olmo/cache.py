@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from bedplate.errors import ShapeError
-from bedplate.nn import functional
+from bedplate.nn.attention import attention, masked_attention
 from bedplate.olmo.config import Config
 from bedplate.tensor import Tensor, concat, take, tensor, where, zeros
 
@@ -43,7 +43,7 @@ class LayerCache:
         returns  (B, H, T, d)
         """
         if self.length == 0:
-            y = functional.attention(q, k, v, causal=True, window=self.window)
+            y = attention(q, k, v, causal=True, window=self.window)
             self._keep(k, v, np.arange(k.shape[2]))
             return y
         positions = self._positions()  # of the slots in use, in order of position
@@ -83,25 +83,6 @@ def _visible(queries: np.ndarray, keys: np.ndarray, window: int | None) -> np.nd
     """Which key positions each query position sees: (T, S) bool."""
     distance = queries[:, None] - keys[None, :]
     return (distance >= 0) & (distance < (window or np.inf))
-
-
-def masked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """softmax(q k' / sqrt(d)) v over the positions that the mask shows; heads share keys.
-
-    q        (B, H, T, d)
-    k, v     (B, K, S, d)
-    mask     (T, S) bool
-    returns  (B, H, T, d)
-    """
-    batch, n_heads, time, size = q.shape
-    n_kv_heads, n_seen = k.shape[1:3]
-    group = n_heads // n_kv_heads
-    q = q.reshape((batch, n_kv_heads, group * time, size))  # (B, K, G T, d)
-    scores = (q @ k.transpose(-1, -2)) * (1.0 / math.sqrt(size))  # (B, K, G T, S)
-    scores = scores.reshape((batch, n_kv_heads, group, time, n_seen))  # (B, K, G, T, S)
-    weights = functional.softmax(where(mask, scores, -math.inf), axis=-1)
-    y = weights.reshape((batch, n_kv_heads, group * time, n_seen)) @ v  # (B, K, G T, d)
-    return y.reshape((batch, n_heads, time, size))
 
 
 def decode_layer(

@@ -200,7 +200,7 @@ def _step(model: Any, ids: Tensor, position: Tensor, *inputs: Tensor) -> tuple[T
     """
     kinds = sorted(model.config.rope)
     row = position.reshape((1,))
-    rows = [take(table, row, axis=0) for table in inputs[: 2 * len(kinds)]]  # (1, d) each
+    rows = [take(table, row, axis=0) for table in inputs[: 2 * len(kinds)]]  # (1, d / 2) each
     tables = {kind: (rows[2 * i], rows[2 * i + 1]) for i, kind in enumerate(kinds)}
     slots = inputs[2 * len(kinds) :]
     x = model.model.embed_tokens(ids)  # (B, 1, D)

@@ -24,7 +24,7 @@ from bedplate.olmo.config import Config
 from bedplate.olmo.rope import rope_tables
 from bedplate.tensor import Tensor, no_grad, tensor, zeros
 
-Tables = tuple[Tensor, Tensor]  # cosines and sines, each (T, d)
+Tables = tuple[Tensor, Tensor]  # cosines and sines, each (T, d / 2)
 Initialiser = Callable[[tuple[int, ...], DType], Tensor]
 
 
@@ -81,7 +81,7 @@ class FeedForward(Module):
         self.down_proj = Linear(hidden, d_model, False, dtype, init)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(functional.swiglu(self.gate_proj(x), self.up_proj(x)))
 
 
 class Layer(Module):

@@ -196,12 +196,11 @@ def _temperature(factor: float, scale: float) -> float:
 def rope_tables(
     rope: RopeScaling, head_dim: int, start: int, stop: int, dtype: Any = np.float32
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines and sines for positions `start` to `stop`, each frequency written twice.
+    """Cosines and sines for positions `start` to `stop`.
 
-    returns  two arrays (stop - start, head_dim) of dtype, cast last
+    returns  two arrays (stop - start, head_dim / 2) of dtype, cast last
     """
     positions = np.arange(start, stop, dtype=np.float64)
     angles = positions[:, None] * frequencies(rope, head_dim)  # (T, D / 2)
-    angles = np.concatenate([angles, angles], axis=1)  # (T, D)
     scale = attention_factor(rope)
     return (np.cos(angles) * scale).astype(dtype), (np.sin(angles) * scale).astype(dtype)

@@ -1,0 +1,58 @@
+"""Functions of neural networks: those of the ops floor by name, and what is built of them."""
+
+from __future__ import annotations
+
+from bedplate.nn.attention import attention
+from bedplate.ops.activations import gelu, relu, sigmoid, silu, softplus
+from bedplate.ops.gather import embedding
+from bedplate.ops.losses import cross_entropy, mse_loss
+from bedplate.ops.norms import layer_norm, rms_norm
+from bedplate.ops.rope import rope, swiglu
+from bedplate.ops.softmax import log_softmax, logsumexp, softmax
+from bedplate.ops.trigonometry import tanh
+from bedplate.tensor import Tensor
+from bedplate.tensor import dropout as drop
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Multiply by a matrix, and add a vector: y = x @ weight.T + bias.
+
+    x        (..., in_features)
+    weight   (out_features, in_features)
+    bias     (out_features,), or None
+    returns  (..., out_features)
+    raises   ShapeError if the sizes do not match
+    """
+    y = x @ weight.transpose(-1, -2)
+    return y if bias is None else y + bias
+
+
+def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """Zero each element with probability p, scale the others by 1 / (1 - p).
+
+    training   off: x as it is
+    """
+    return drop(x, p) if training and p > 0 else x
+
+
+__all__ = [
+    "attention",
+    "cross_entropy",
+    "dropout",
+    "embedding",
+    "gelu",
+    "layer_norm",
+    "linear",
+    "log_softmax",
+    "logsumexp",
+    "mse_loss",
+    "relu",
+    "rms_norm",
+    "rope",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "swiglu",
+    "tanh",
+]
