@@ -60,10 +60,10 @@ clean: ## remove what make made
 	rm -rf .venv .venv-peers site runs build dist
 
 demo-environment:
-	@.ci/environment .venv plot
+	@.ci/environment .venv
 
 dev-environment:
-	@.ci/environment .venv plot,dev
+	@.ci/environment .venv dev
 
 peer-environment:
 	@.ci/environment $(PEERS) peers

@@ -182,6 +182,12 @@ def test_architecture_names_only_what_exists() -> None:
 
 def test_architecture_names_every_folder() -> None:
     folders = {path.parent.relative_to(ROOT) for path in PRODUCT} - {Path("src/bedplate")}
+    made = {"site", "runs", "build", "dist"}
+    folders |= {
+        path.relative_to(ROOT)
+        for path in ROOT.iterdir()
+        if path.is_dir() and not path.name.startswith(".") and path.name not in made | {"src"}
+    }
     named = {Path(name) for name in _named_paths()}
     assert not sorted(str(folder) for folder in folders - named)
 

@@ -42,9 +42,16 @@ def train(
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="A model's config.json, over the preset's."),
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many steps.")] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A tokenizer.json; without it, bytes."),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="End after so many steps in all.")
+    ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0.0, help="Stop after this many minutes of training.")
+        float | None,
+        typer.Option(min=0.0, help="End after so many minutes in all; 1.5 if neither is given."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
@@ -57,10 +64,10 @@ def train(
     ] = None,
 ) -> None:
     settings = TrainSettings(
-        data=data, preset=_known_preset(preset), config=config, steps=steps, minutes=minutes,
-        out=out, resume=resume, overwrite=overwrite, seed=seed,
+        data=data, preset=preset, config=config, tokenizer=tokenizer,
+        steps=steps, minutes=minutes, out=out, resume=resume, overwrite=overwrite, seed=seed,
     )  # fmt: skip
-    with _Display(Console(stderr=True)) as display:
+    with Display(Console(stderr=True)) as display:
         result = train_model(settings, on_progress=display.show)
     if sample is not None:
         print(f"sample of what it writes after {sample!r}:\n")
@@ -70,15 +77,6 @@ def train(
 
 
 train.__doc__ = HELP
-
-
-def _known_preset(name: str) -> str:
-    if name not in PRESETS:
-        raise typer.BadParameter(
-            f"there is no preset {name!r}; there are {', '.join(PRESETS)}",
-            param_hint="--preset",
-        )
-    return name
 
 
 def summary(result: TrainResult) -> str:
@@ -93,7 +91,7 @@ def summary(result: TrainResult) -> str:
     )
 
 
-class _Display:
+class Display:
     """A progress bar on a terminal, now and then a line of text anywhere else."""
 
     def __init__(self, console: Console) -> None:
@@ -107,7 +105,7 @@ class _Display:
         )
         self.task = self.bar.add_task("train", total=1.0, text="preparing")
 
-    def __enter__(self) -> _Display:
+    def __enter__(self) -> Display:
         if self.console.is_terminal:
             self.bar.start()
         return self
