@@ -9,6 +9,7 @@ import numpy as np
 
 from bedplate import kernel as language
 from bedplate.dtypes import FLOATS
+from bedplate.kernel import maths
 from bedplate.ops.arithmetic import multiply
 from bedplate.ops.build import Value, number
 from bedplate.ops.comparison import greater
@@ -61,7 +62,7 @@ def sigmoid_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=_sigmoid,
-    emit=lambda t, x: language.maths.sigmoid(x),
+    emit=lambda t, x: maths.sigmoid(x),
     gradient=sigmoid_gradient,
     samples=one(),
 )
@@ -83,7 +84,7 @@ def silu_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=lambda x: x * _sigmoid(x),
-    emit=lambda t, x: x * language.maths.sigmoid(x),
+    emit=lambda t, x: x * maths.sigmoid(x),
     gradient=silu_gradient,
     samples=one(),
 )
@@ -105,7 +106,7 @@ def erf_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=lambda x: _erf(x),
-    emit=lambda t, x: language.maths.erf(x),
+    emit=lambda t, x: maths.erf(x),
     gradient=erf_gradient,
     samples=one(),
 )
@@ -128,7 +129,7 @@ def gelu_exact_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[An
 
 @unary(
     reference=lambda x: x * 0.5 * (1 + _erf(x * SQRT_HALF)),
-    emit=lambda t, x: x * 0.5 * (1 + language.maths.erf(x * SQRT_HALF)),
+    emit=lambda t, x: x * 0.5 * (1 + maths.erf(x * SQRT_HALF)),
     gradient=gelu_exact_gradient,
     samples=one(),
 )
@@ -151,7 +152,7 @@ def _gelu_tanh(x: Any) -> Any:
 
 
 def _gelu_tanh_emit(t: Any, x: Any) -> Any:
-    return x * 0.5 * (1 + language.maths.tanh((x + x * x * x * TANH_CUBIC) * TANH_SCALE))
+    return x * 0.5 * (1 + maths.tanh((x + x * x * x * TANH_CUBIC) * TANH_SCALE))
 
 
 @unary(reference=_gelu_tanh, emit=_gelu_tanh_emit, gradient=gelu_tanh_gradient, samples=one())
@@ -180,7 +181,7 @@ def softplus_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]
 
 @unary(
     reference=lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
-    emit=lambda t, x: language.maximum(x, 0) + language.maths.log1p(language.maths.exp(-abs(x))),
+    emit=lambda t, x: language.maximum(x, 0) + maths.log1p(maths.exp(-abs(x))),
     gradient=softplus_gradient,
     samples=(*one(), floats((7,), low=-30, high=30)),
     dtypes=FLOATS,

@@ -241,7 +241,7 @@ def positive(x: Value) -> Value:
     >>> bp.positive(bp.tensor([1.0, -2.0])).tolist()
     [1.0, -2.0]
     """
-    return x
+    return x._alias()
 
 
 def absolute_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:

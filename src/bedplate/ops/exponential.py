@@ -8,6 +8,7 @@ import numpy as np
 
 from bedplate import kernel as language
 from bedplate.dtypes import FLOATS
+from bedplate.kernel import maths
 from bedplate.ops.arithmetic import divide, multiply, subtract
 from bedplate.ops.build import Value, is_number, number, sum_to
 from bedplate.ops.comparison import equal, logical_and
@@ -26,7 +27,7 @@ def exp_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.exp,
-    emit=lambda t, x: language.maths.exp(x),
+    emit=lambda t, x: maths.exp(x),
     gradient=exp_gradient,
     samples=one(),
 )
@@ -46,7 +47,7 @@ def exp2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.exp2,
-    emit=lambda t, x: language.maths.exp2(x),
+    emit=lambda t, x: maths.exp2(x),
     gradient=exp2_gradient,
     samples=one(),
 )
@@ -66,7 +67,7 @@ def expm1_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.expm1,
-    emit=lambda t, x: language.maths.expm1(x),
+    emit=lambda t, x: maths.expm1(x),
     gradient=expm1_gradient,
     samples=one(),
 )
@@ -86,7 +87,7 @@ def log_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.log,
-    emit=lambda t, x: language.maths.log(x),
+    emit=lambda t, x: maths.log(x),
     gradient=log_gradient,
     samples=one(0.2, 4.0),
 )
@@ -106,7 +107,7 @@ def log1p_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.log1p,
-    emit=lambda t, x: language.maths.log1p(x),
+    emit=lambda t, x: maths.log1p(x),
     gradient=log1p_gradient,
     samples=one(-0.8, 2.0),
 )
@@ -126,7 +127,7 @@ def log2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.log2,
-    emit=lambda t, x: language.maths.log2(x),
+    emit=lambda t, x: maths.log2(x),
     gradient=log2_gradient,
     samples=one(0.2, 4.0),
 )
@@ -146,7 +147,7 @@ def log10_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.log10,
-    emit=lambda t, x: language.maths.log10(x),
+    emit=lambda t, x: maths.log10(x),
     gradient=log10_gradient,
     samples=one(0.2, 4.0),
 )
@@ -225,11 +226,11 @@ def _power_reference(a: Any, b: Any) -> Any:
 
 
 def _power_emit(t: Any, a: Any, b: Any) -> Any:
-    return language.maths.pow(a, b) if t.is_float else _emit_integer_power(t, a, b)
+    return maths.pow(a, b) if t.is_float else _emit_integer_power(t, a, b)
 
 
 def _emit_integer_power(t: Any, a: Any, b: Any) -> Any:
-    """Squaring, unrolled over the bits that can count: beyond the width a power is 0, +-1 or wraps."""
+    """Squaring, unrolled over the bits of the exponent; it wraps around."""
     result, base, exponent = a * 0 + 1, a, b
     for _ in range(t.bits):
         result = language.select((exponent & 1) != 0, result * base, result)

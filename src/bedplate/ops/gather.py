@@ -17,6 +17,7 @@ from bedplate.ops.creation import index_along
 from bedplate.ops.record import Op, apply, register
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import mixed
+from bedplate.ops.scatter_kernel import lower_scatter_add
 from bedplate.ops.views import broadcast_to, moveaxis, reshape
 
 
@@ -170,6 +171,7 @@ SCATTER_ADD = register(
         _scatter_add_infer,
         reference=_scatter_add_reference,
         gradient=scatter_add_gradient,
+        lower=lower_scatter_add,
         dtypes=(int64,),
         samples=(
             mixed(lambda r: [r.integers(0, 5, (9,)), r.random((9, 3))], "repeated", n_rows=5),

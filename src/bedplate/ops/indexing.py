@@ -1,4 +1,7 @@
-"""x[key] and its counterpart x[key] = v, by slices, integers, None, ..., and index tensors."""
+"""x[key] and its counterpart x[key] = v, by slices, integers, None and `...`.
+
+Index tensors and masks are added by the tensor floor, which may read values.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bedplate.dtypes import bool_
-from bedplate.errors import DTypeError, ShapeError
+from bedplate.errors import ShapeError
 from bedplate.ops.build import Value, as_type, is_number, number
 from bedplate.ops.convert import where
-from bedplate.ops.gather import take
 from bedplate.ops.record import apply
 from bedplate.ops.refusal import refuse
 from bedplate.ops.regions import UPDATE, flip, slice_, slice_count
@@ -26,7 +28,6 @@ class Region:
     starts, stops, steps   one an axis of x
     shape                  of the result: without integer axes, with the new axes
     axes                   for each axis of x its axis in the result, None where an integer stood
-    tensors                (axis of x, index value) for each index value
     """
 
     starts: tuple[int, ...]
@@ -34,7 +35,6 @@ class Region:
     steps: tuple[int, ...]
     shape: tuple[int, ...]
     axes: tuple[int | None, ...]
-    tensors: tuple[tuple[int, Any], ...]
 
 
 def _items(x: Value, key: Key) -> list[Any]:
@@ -66,7 +66,6 @@ def region(x: Value, key: Key) -> Region:
     bounds: list[tuple[int, int, int]] = []
     shape: list[int] = []
     axes: list[int | None] = []
-    tensors: list[tuple[int, Any]] = []
     for item in _items(x, key):
         axis = len(bounds)
         if item is None:
@@ -79,24 +78,17 @@ def region(x: Value, key: Key) -> Region:
             axes.append(len(shape))
             shape.append(slice_count(*bound))
             bounds.append(bound)
-        elif hasattr(item, "_apply") or isinstance(item, list) or hasattr(item, "__array__"):
-            tensors.append((axis, item))
-            axes.append(len(shape))
-            shape.append(size)
-            bounds.append((0, size, 1))
         else:
             place = _integer(_as_integer(item), axis, size)
             axes.append(None)
             bounds.append((place, place + 1, 1))
-    starts, stops, steps = zip(*bounds, strict=True) if bounds else ((), (), ())
-    return Region(starts, stops, steps, tuple(shape), tuple(axes), tuple(tensors))
+    starts, stops, steps = (tuple(bound[i] for bound in bounds) for i in range(3))
+    return Region(starts, stops, steps, tuple(shape), tuple(axes))
 
 
 def _as_integer(item: Any) -> int:
     if isinstance(item, bool) or not hasattr(item, "__index__"):
-        raise TypeError(
-            f"indexing: {item!r} is no index; use integers, slices, None, ... or integer tensors"
-        )
+        raise TypeError(f"indexing: {item!r} is no index; use integers, slices, None or ...")
     return operator.index(item)
 
 
@@ -110,28 +102,14 @@ def _tidy(start: int, stop: int, step: int, size: int) -> tuple[int, int, int]:
 def get_item(x: Value, key: Key) -> Value:
     """x[key].
 
-    key      integers, slices (negative steps too), None for a new axis, ..., and at most one
-             integer tensor, whose axes take the place of the axis that it indexes
-    raises   IndexError for what is out of range: integers at once, tensors when they are run
+    key      integers, slices (negative steps too), None for a new axis, and ...
+    raises   IndexError for an integer that is out of range
     >>> import bedplate as bp
     >>> bp.tensor([[1, 2], [3, 4]])[:, 0].tolist()
     [1, 3]
     """
-    if hasattr(key, "dtype") and key.dtype is bool_:
-        refuse(
-            DTypeError, "indexing", "a bool mask has a result of unknown shape", {"mask": key},
-            "use where(mask, x, 0), or x.numpy()[mask.numpy()]",
-        )  # fmt: skip
     chosen = region(x, key)
-    result = slice_(x, chosen.starts, chosen.stops, chosen.steps)
-    result = reshape(result, chosen.shape)
-    if not chosen.tensors:
-        return result
-    if len(chosen.tensors) > 1:
-        raise TypeError("indexing: one index tensor at a time; use take() for each axis")
-    axis, index = chosen.tensors[0]
-    place = chosen.axes[axis]
-    return take(result, index, 0 if place is None else place)
+    return reshape(slice_(x, chosen.starts, chosen.stops, chosen.steps), chosen.shape)
 
 
 def set_item(x: Value, key: Key, v: Value) -> Value:
@@ -144,8 +122,6 @@ def set_item(x: Value, key: Key, v: Value) -> Value:
     if hasattr(key, "dtype") and key.dtype is bool_:
         return where(key, as_type(_value(x, v), x.dtype), x)
     chosen = region(x, key)
-    if chosen.tensors:
-        raise TypeError("assignment: index tensors are not among its keys; use a bool mask")
     v = _value(x, v)
     try:
         v = broadcast_to(_without_leading_ones(v, len(chosen.shape)), chosen.shape)
@@ -161,7 +137,7 @@ def set_item(x: Value, key: Key, v: Value) -> Value:
     backward = tuple(axis for axis, step in enumerate(chosen.steps) if step < 0)
     v = flip(v, backward) if backward else v
     if 0 in sizes:
-        return x
+        return x._alias()
     starts = tuple(
         start if step > 0 else start + (size - 1) * step
         for start, step, size in zip(chosen.starts, chosen.steps, sizes, strict=True)

@@ -27,6 +27,7 @@ from bedplate.ops import (
     views,
 )
 from bedplate.ops import softmax as rows
+from bedplate.ops.build import is_number
 
 
 def _reflected(function: Any) -> Any:
@@ -34,6 +35,18 @@ def _reflected(function: Any) -> Any:
 
     def method(self: Any, other: Any) -> Any:
         return function(other, self)
+
+    return method
+
+
+def _compared(function: Any) -> Any:
+    """`==` and `!=`, which leave to Python what is no operand (None, strings, other objects)."""
+
+    def method(self: Any, other: Any) -> Any:
+        operand = hasattr(other, "_apply") or is_number(other) or isinstance(other, list | tuple)
+        if not (operand or hasattr(other, "__array__")):
+            return NotImplemented
+        return function(self, other)
 
     return method
 
@@ -75,8 +88,8 @@ class Operators:
     __le__ = comparison.less_equal
     __gt__ = comparison.greater
     __ge__ = comparison.greater_equal
-    __eq__ = comparison.equal  # type: ignore[assignment]
-    __ne__ = comparison.not_equal  # type: ignore[assignment]
+    __eq__ = _compared(comparison.equal)  # type: ignore[assignment]
+    __ne__ = _compared(comparison.not_equal)  # type: ignore[assignment]
     __hash__ = object.__hash__
     __getitem__ = indexing.get_item
 

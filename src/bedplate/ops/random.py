@@ -211,7 +211,7 @@ def dropout(state: Value, x: Value, probability: float = 0.5) -> Value:
     if not 0 <= probability <= 1:
         raise ValueError(f"dropout: a probability lies in [0, 1], got {probability}")
     if probability == 0:
-        return x
+        return x._alias()
     kept = bernoulli(state, x.shape, 1 - probability)
     scale = 1 / (1 - probability) if probability < 1 else 0.0
     return where(kept, multiply(x, scale), number(x, 0))

@@ -6,17 +6,17 @@ the tests' tables are derived from it.
 
 Kinds, and what the compiler asks of each:
 
-| kind        | meaning                                           | the compiler uses                |
-|-------------|---------------------------------------------------|----------------------------------|
-| leaf        | buffer, constant, placeholder, iota               | the name and attributes          |
-| elementwise | one output element from the same element of each  | emit(dtype, values, attributes)  |
-|             | input; inputs broadcast                           |                                  |
-| view        | reshape, permute, expand, slice, output           | the name and attributes          |
-| reduce      | over `axes`, which are kept with size 1           | initial, combine, finish         |
-| gather      | take: whole slices by index along one axis        | the name and attributes          |
-| assemble    | concat, pad, update: regions of one output        | the name and attributes          |
-| kernel      | has kernels of its own                            | lower(builder, node, in, out)    |
-| composed    | other ops; recorded and differentiated as one     | expand(inputs, attributes)       |
+| kind        | meaning                                          | the compiler uses               |
+|-------------|--------------------------------------------------|---------------------------------|
+| leaf        | buffer, constant, placeholder, iota              | the name and attributes         |
+| elementwise | one output element from the same element of each | emit(dtype, values, attributes) |
+|             | input; inputs broadcast                          |                                 |
+| view        | reshape, permute, expand, slice, output          | the name and attributes         |
+| reduce      | over `axes`, which are kept with size 1          | initial, combine, finish        |
+| gather      | take: whole slices by index along one axis       | the name and attributes         |
+| assemble    | concat, pad, update: regions of one output       | the name and attributes         |
+| kernel      | has kernels of its own                           | lower(builder, node, in, out)   |
+| composed    | other ops; recorded and differentiated as one    | expand(inputs, attributes)      |
 """
 
 from __future__ import annotations

@@ -294,8 +294,10 @@ def without(x: Value, axes: tuple[int, ...]) -> Value:
 def reduced(op: Op, x: Value, axis: Axis, keepdims: bool) -> Value:
     """Apply a reduce op over `axis` and take the axes away unless `keepdims`."""
     axes = normalised_axes(op.name, axis, x)
-    result = apply(op, (x,), {"axes": axes}) if axes else x
-    return result if keepdims or not axes else without(result, axes)
+    if not axes:
+        return x._alias()
+    result = apply(op, (x,), {"axes": axes})
+    return result if keepdims else without(result, axes)
 
 
 def summed_dtype(dtype: DType) -> DType:

@@ -91,7 +91,7 @@ def slice_(
     steps = (1,) * len(starts) if steps is None else tuple(steps)
     full = all(a == 0 and b == n for a, b, n in zip(starts, stops, x.shape, strict=True))
     if full and all(step == 1 for step in steps):
-        return x
+        return x._alias()
     return apply(SLICE, (x,), {"starts": tuple(starts), "stops": tuple(stops), "steps": steps})
 
 
@@ -240,7 +240,7 @@ def pad(x: Value, widths: Any, value: bool | int | float = 0) -> Value:
     if pairs.size and pairs.min() < 0:
         raise ValueError(f"pad: widths must not be negative, got {widths!r}")
     if not pairs.any():
-        return x
+        return x._alias()
     kind = {"f": float, "b": bool}.get(x.dtype.kind, int)
     whole = tuple((before, after) for before, after in pairs.tolist())
     return apply(PAD, (x,), {"widths": whole, "value": kind(value)})
@@ -360,7 +360,9 @@ def concat(values: Sequence[Value], axis: int | None = 0) -> Value:
     if axis is None:
         inputs, axis = tuple(x.reshape(-1) for x in inputs), 0
     axis = normalised_axis("concat", axis, len(inputs[0].shape), inputs[0])
-    return inputs[0] if len(inputs) == 1 else apply(CONCAT, inputs, {"axis": axis})
+    if len(inputs) == 1:
+        return inputs[0]._alias()
+    return apply(CONCAT, inputs, {"axis": axis})
 
 
 def stack(values: Sequence[Value], axis: int = 0) -> Value:

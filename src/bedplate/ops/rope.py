@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bedplate import kernel as language
 from bedplate.dtypes import FLOATS, DType, float32, promote
 from bedplate.errors import ShapeError
 from bedplate.graph.node import Attributes, Shape
+from bedplate.kernel import maths
 from bedplate.ops.activations import sigmoid
 from bedplate.ops.arithmetic import add, multiply, negative, subtract
 from bedplate.ops.build import Value, as_type, sum_to
@@ -126,7 +126,7 @@ def _swiglu(gate: Any, up: Any) -> Any:
 
 @binary(
     reference=_swiglu,
-    emit=lambda t, gate, up: gate * language.maths.sigmoid(gate) * up,
+    emit=lambda t, gate, up: gate * maths.sigmoid(gate) * up,
     gradient=swiglu_gradient,
     samples=two(),
     dtypes=FLOATS,

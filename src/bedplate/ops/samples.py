@@ -15,7 +15,7 @@ Bounds = tuple[float, float]
 def floats(
     *shapes: tuple[int, ...], low: float = -2.0, high: float = 2.0, **attributes: Any
 ) -> Sample:
-    """One float64 array a shape, uniform in [low, high); tests cast them to the dtype they sweep."""
+    """One float64 array a shape, uniform in [low, high); tests cast them as they need."""
     return Sample(
         lambda rng: [rng.uniform(low, high, shape) for shape in shapes],
         attributes,

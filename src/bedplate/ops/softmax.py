@@ -96,7 +96,7 @@ def softmax(x: Value, axis: int = -1) -> Value:
     [0.5, 0.5]
     """
     axis = normalised_axis("softmax", axis, len(x.shape), x)
-    return x if 0 in x.shape else apply(SOFTMAX, (x,), {"axis": axis})
+    return x._alias() if 0 in x.shape else apply(SOFTMAX, (x,), {"axis": axis})
 
 
 def log_softmax_gradient(grad_out: Value, inputs: Any, output: Value, *, axis: int) -> tuple[Any]:
@@ -148,7 +148,7 @@ def log_softmax(x: Value, axis: int = -1) -> Value:
     [0.0, -1000.0]
     """
     axis = normalised_axis("log_softmax", axis, len(x.shape), x)
-    return x if 0 in x.shape else apply(LOG_SOFTMAX, (x,), {"axis": axis})
+    return x._alias() if 0 in x.shape else apply(LOG_SOFTMAX, (x,), {"axis": axis})
 
 
 def _finite(x: Value) -> Value:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bedplate import kernel as language
 from bedplate.dtypes import FLOATS
+from bedplate.kernel import maths
 from bedplate.ops.arithmetic import divide, multiply, negative
 from bedplate.ops.build import Value, sum_to
 from bedplate.ops.elementwise import binary, unary
@@ -20,9 +20,7 @@ def sin_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     return (multiply(grad_out, cos(inputs[0])),)
 
 
-@unary(
-    reference=np.sin, emit=lambda t, x: language.maths.sin(x), gradient=sin_gradient, samples=one()
-)
+@unary(reference=np.sin, emit=lambda t, x: maths.sin(x), gradient=sin_gradient, samples=one())
 def sin(x: Value) -> Value:
     """The sine of an angle in radians.
 
@@ -37,9 +35,7 @@ def cos_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     return (negative(multiply(grad_out, sin(inputs[0]))),)
 
 
-@unary(
-    reference=np.cos, emit=lambda t, x: language.maths.cos(x), gradient=cos_gradient, samples=one()
-)
+@unary(reference=np.cos, emit=lambda t, x: maths.cos(x), gradient=cos_gradient, samples=one())
 def cos(x: Value) -> Value:
     """The cosine of an angle in radians.
 
@@ -56,7 +52,7 @@ def tan_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.tan,
-    emit=lambda t, x: language.maths.tan(x),
+    emit=lambda t, x: maths.tan(x),
     gradient=tan_gradient,
     samples=one(-1.3, 1.3),
 )
@@ -76,7 +72,7 @@ def asin_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.arcsin,
-    emit=lambda t, x: language.maths.asin(x),
+    emit=lambda t, x: maths.asin(x),
     gradient=asin_gradient,
     samples=one(-0.9, 0.9),
 )
@@ -96,7 +92,7 @@ def acos_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.arccos,
-    emit=lambda t, x: language.maths.acos(x),
+    emit=lambda t, x: maths.acos(x),
     gradient=acos_gradient,
     samples=one(-0.9, 0.9),
 )
@@ -116,7 +112,7 @@ def atan_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.arctan,
-    emit=lambda t, x: language.maths.atan(x),
+    emit=lambda t, x: maths.atan(x),
     gradient=atan_gradient,
     samples=one(),
 )
@@ -138,7 +134,7 @@ def atan2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, An
 
 @binary(
     reference=np.arctan2,
-    emit=lambda t, y, x: language.maths.atan2(y, x),
+    emit=lambda t, y, x: maths.atan2(y, x),
     gradient=atan2_gradient,
     samples=two(0.3, 2.0),
     dtypes=FLOATS,
@@ -161,7 +157,7 @@ def sinh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.sinh,
-    emit=lambda t, x: language.maths.sinh(x),
+    emit=lambda t, x: maths.sinh(x),
     gradient=sinh_gradient,
     samples=one(),
 )
@@ -181,7 +177,7 @@ def cosh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.cosh,
-    emit=lambda t, x: language.maths.cosh(x),
+    emit=lambda t, x: maths.cosh(x),
     gradient=cosh_gradient,
     samples=one(),
 )
@@ -201,7 +197,7 @@ def tanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.tanh,
-    emit=lambda t, x: language.maths.tanh(x),
+    emit=lambda t, x: maths.tanh(x),
     gradient=tanh_gradient,
     samples=one(),
 )
@@ -221,7 +217,7 @@ def asinh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.arcsinh,
-    emit=lambda t, x: language.maths.asinh(x),
+    emit=lambda t, x: maths.asinh(x),
     gradient=asinh_gradient,
     samples=one(),
 )
@@ -241,7 +237,7 @@ def acosh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.arccosh,
-    emit=lambda t, x: language.maths.acosh(x),
+    emit=lambda t, x: maths.acosh(x),
     gradient=acosh_gradient,
     samples=one(1.2, 4.0),
 )
@@ -261,7 +257,7 @@ def atanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 
 @unary(
     reference=np.arctanh,
-    emit=lambda t, x: language.maths.atanh(x),
+    emit=lambda t, x: maths.atanh(x),
     gradient=atanh_gradient,
     samples=one(-0.8, 0.8),
 )

@@ -83,7 +83,7 @@ def reshape(x: Value, *shape: Any) -> Value:
             )  # fmt: skip
         sizes = tuple(math.prod(x.shape) // known if size == -1 else size for size in sizes)
     if sizes == x.shape:
-        return x
+        return x._alias()
     return apply(RESHAPE, (x,), {"shape": sizes})
 
 
@@ -130,7 +130,7 @@ def permute(x: Value, *axes: Any) -> Value:
     if sorted(order) != list(range(len(x.shape))):
         refuse_inputs(ShapeError, "permute", f"{given} does not name every axis once", (x,))
     if list(order) == sorted(order):
-        return x
+        return x._alias()
     return apply(PERMUTE, (x,), {"axes": order})
 
 
@@ -249,7 +249,7 @@ def broadcast_to(x: Value, *shape: Any) -> Value:
     if extra:
         x = reshape(x, (1,) * extra + tuple(x.shape))
     if sizes == x.shape:
-        return x
+        return x._alias()
     return apply(EXPAND, (x,), {"shape": sizes})
 
 
