@@ -1,13 +1,128 @@
-"""Give nodes their values."""
+"""realise: give nodes their values.
+
+What is pending is run as one graph. Nodes that somebody outside the graph still holds are
+stored, those that others need on the way are computed, the rest is dropped. Who holds a node
+is read off its reference count: this decides what is kept, never what a value is.
+"""
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from bedplate.compiler.plan import Plan, compile_plan
+from bedplate.compiler.signature import Signature
+from bedplate.config import config
 from bedplate.devices import reference
+from bedplate.devices.cpu.runner import n_workers
 from bedplate.graph.node import Node, topological_order
+from bedplate.ops.record import REGISTRY
+
+PLAN_CACHE_SIZE = 256  # plans; a training loop needs a handful
+_plans: OrderedDict[Any, Plan] = OrderedDict()
+_lock = threading.RLock()
+_SETTINGS = ("fusion", "folding", "cse", "algebra")
 
 
 def realise(nodes: list[Node]) -> None:
-    """Compute and store the value of each node, by the NumPy references."""
-    for node in topological_order(nodes):
+    """Compute the values of those nodes of a list that somebody holds, and store them.
+
+    nodes   made and perhaps not yet computed; the list is consumed
+    raises  IndexError for an index that is out of range; what was asked for stays without value
+    """
+    with _lock:
+        roots = held_nodes(nodes)
+        nodes.clear()
+        if not roots:
+            return
+        native = [root for root in roots if root.device.name != "reference"]
+        if len(native) < len(roots):
+            run_references([root for root in roots if root.device.name == "reference"])
+        if native:
+            run_native(native)
+
+
+def held_nodes(nodes: list[Node]) -> list[Node]:
+    """The nodes of a list that have no value and that somebody outside the graph refers to.
+
+    The graph itself refers to a node once for each use as an input; the list and this
+    function hold it a known number of times. Whoever is above that is somebody else.
+    """
+    order = topological_order(nodes)
+    uses: dict[int, int] = {}
+    for node in order:
+        if node.block is None:
+            for source in node.inputs:
+                key = id(source)
+                uses[key] = uses.get(key, 0) + 1
+    for node in nodes:
+        key = id(node)
+        uses[key] = uses.get(key, 0) + 1
+    count = sys.getrefcount
+    # `order`, the loop variable and the argument of getrefcount
+    return [
+        node for node in order
+        if node.block is None and count(node) > uses.get(id(node), 0) + 3 and node.op.kind != "leaf"
+    ] or [node for node in nodes[-1:] if node.block is None]  # fmt: skip
+
+
+def run_references(roots: list[Node]) -> None:
+    """Compute nodes one by one by the NumPy references of their ops."""
+    for node in topological_order(roots):
         if node.block is None:
             reference.run(node)
+
+
+def run_native(roots: list[Node]) -> None:
+    """Compute nodes by one plan, compiled or found."""
+    roots, several = _projected(roots)
+    order = topological_order(roots)
+    signature = Signature(order, roots)
+    plan = find_plan(signature)
+    blocks = plan.run([node.block for node in signature.inputs], signature.scalars)
+    for root, block in zip(roots, blocks, strict=True):
+        root.realise(block)
+    for node, parts in several:
+        node.realise(tuple([part.block for part in parts]))
+
+
+def _projected(roots: list[Node]) -> tuple[list[Node], list[tuple[Node, list[Node]]]]:
+    """Ops with several outputs are stored output by output."""
+    if all(root.op.n_outputs == 1 for root in roots):
+        return roots, []
+    plain: dict[Node, None] = {}
+    several = []
+    for root in roots:
+        if root.op.n_outputs == 1:
+            plain[root] = None
+            continue
+        parts = [
+            Node(REGISTRY["output"], (root,), {"index": i}, shape, dtype, root.device)
+            for i, (shape, dtype) in enumerate(zip(root.shape, root.dtype, strict=True))
+        ]
+        several.append((root, parts))
+        plain.update(dict.fromkeys(parts))
+    return list(plain), several
+
+
+def find_plan(signature: Signature) -> Plan:
+    """The plan of a graph: from the cache, or compiled now."""
+    settings = tuple([getattr(config, name) for name in _SETTINGS])
+    key = (signature.key, settings, n_workers())
+    plan = _plans.get(key)
+    if plan is not None:
+        _plans.move_to_end(key)
+        return plan
+    plan = compile_plan(signature.lifted(), len(signature.inputs), len(signature.scalars))
+    _plans[key] = plan
+    if len(_plans) > PLAN_CACHE_SIZE:
+        _plans.popitem(last=False)
+    return plan
+
+
+def clear_plans() -> None:
+    """Forget all plans; for tests and for measuring compilation."""
+    with _lock:
+        _plans.clear()

@@ -1,0 +1,42 @@
+"""Group: nodes that become one kernel, over one domain of rows and columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bedplate.graph.node import Node
+
+FUSED, KERNEL, ASSEMBLE = "fused", "kernel", "assemble"
+
+
+@dataclass(eq=False, slots=True)
+class Group:
+    """Nodes computed together.
+
+    kind      "fused": elementwise ops, reductions, takes; "kernel": one op with kernels of its
+              own; "assemble": one output put together from regions
+    total     elements of the domain: rows * cols once these are known
+    rows      None for a group without reductions, whose domain is flat
+    cols      elements of one row
+    members   in topological order once the groups are final
+    late      reductions whose result needs another launch, so no member may read it
+    stored    members whose values other groups, or the caller, read
+    """
+
+    kind: str
+    total: int
+    rows: int | None = None
+    cols: int | None = None
+    split: bool = False
+    members: list[Node] = field(default_factory=list)
+    late: set[Node] = field(default_factory=set)
+    stored: list[Node] = field(default_factory=list)
+    bits: int = 0
+    ancestors: int = 0
+    sources: set[Node] = field(default_factory=set)
+    cuts: frozenset[int] = frozenset()
+    position: int = 0
+
+    @property
+    def name(self) -> str:
+        return "+".join(dict.fromkeys(node.op.name for node in self.members))

@@ -1,0 +1,167 @@
+"""lower: from groups to launches.
+
+Needs groups in order; leaves the launches of the plan. Fused groups become programs
+(`lower_fused`), ops with kernels of their own lower themselves, and assembled values
+(concat, pad, update) are written region by region.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from bedplate.compiler.access import Access, by_axes, merged, numel
+from bedplate.compiler.builder import (
+    BufferRef,
+    PlanBuilder,
+    View,
+    contiguous_view,
+    row_major_strides,
+)
+from bedplate.compiler.groups import ASSEMBLE, FUSED, Group
+from bedplate.compiler.lower_fused import Context, Region, lower_fused, lower_region
+from bedplate.compiler.passes.broadcast import expanded
+from bedplate.errors import InternalError
+from bedplate.graph.node import Node
+from bedplate.ops.leaves import constant
+
+
+class Lowering:
+    """Lowers the groups of one plan.
+
+    slots        the slot of each value that the caller holds: inputs and outputs
+    scalars      the word of each run-time number
+    projections  of ops with several outputs: index -> `output` node
+    """
+
+    def __init__(
+        self,
+        access_of: Callable[[Node], Access],
+        slots: dict[Node, int],
+        scalars: dict[int, Any],
+        projections: dict[Node, dict[int, Node]],
+    ) -> None:
+        self.builder = PlanBuilder()
+        self.access_of = access_of
+        self.slots = slots
+        self.scalars = scalars
+        self.projections = projections
+        self.buffers: dict[Node, BufferRef] = {}
+        self.sites: list[Node] = []
+        self.context = Context(
+            self.builder, access_of, self.buffer_of, self._scalar_word, self._site_of
+        )
+
+    def run(self, groups: list[Group]) -> PlanBuilder:
+        """Enter the launches of all groups."""
+        for group in groups:
+            self.builder.lowering(group)
+            if group.kind == FUSED:
+                lower_fused(group, self.context)
+            elif group.kind == ASSEMBLE:
+                self._assemble(group.members[0])
+            else:
+                self._kernel(group.members[0])
+        return self.builder
+
+    def buffer_of(self, node: Node) -> BufferRef:
+        """The memory of a value: made when it is first asked for."""
+        found = self.buffers.get(node)
+        if found is None:
+            nbytes = numel(node) * node.dtype.itemsize
+            found = self.buffers[node] = BufferRef(
+                max(nbytes, 1), self.slots.get(node), name=node.op.name
+            )
+        return found
+
+    def _scalar_word(self, node: Node) -> Any:
+        return self.scalars[node.attributes["index"]]
+
+    def _site_of(self, node: Node) -> int:
+        self.sites.append(node)
+        return len(self.sites) - 1
+
+    # ops with their own kernels
+
+    def _kernel(self, node: Node) -> None:
+        inputs = [self.view_of(source) for source in node.inputs]
+        outputs = self._output_views(node)
+        if node.op.lower is None:
+            raise InternalError(f"{node.op.name} has no lowering")
+        node.op.lower(self.builder, node, inputs, outputs)
+
+    def _output_views(self, node: Node) -> list[View]:
+        if node.op.n_outputs == 1:
+            return [contiguous_view(self.buffer_of(node), node.shape, node.dtype)]
+        projections = self.projections.get(node, {})
+        views = []
+        for index, (shape, dtype) in enumerate(zip(node.shape, node.dtype, strict=True)):
+            part = projections.get(index)
+            nbytes = max(math.prod(shape) * dtype.itemsize, 1)
+            buffer = self.buffer_of(part) if part is not None else self.builder.temp(nbytes)
+            views.append(contiguous_view(buffer, shape, dtype))
+        return views
+
+    def view_of(self, source: Node) -> View:
+        """A value as a strided window on memory."""
+        view = strided_view(source, self.access_of(source), self.buffer_of)
+        if view is None:
+            raise InternalError(f"{source.op.name} {source.shape} cannot be read by strides")
+        return view
+
+    # assembled values
+
+    def _assemble(self, node: Node) -> None:
+        name = node.op.name
+        if name == "concat":
+            axis, start = node.attributes["axis"], 0
+            for source in node.inputs:
+                starts = tuple(start if a == axis else 0 for a in range(len(node.shape)))
+                self._region(node, source, starts, None, shared=True)
+                start += source.shape[axis]
+        elif name == "pad":
+            value = constant(node.attributes["value"], node.dtype, node.device)
+            self._region(node, expanded(value, node.shape), (0,) * len(node.shape), None)
+            starts = tuple(before for before, _ in node.attributes["widths"])
+            self._region(node, node.inputs[0], starts, None)
+        elif name == "update":
+            self._region(node, node.inputs[0], (0,) * len(node.shape), None)
+            self._region(node, node.inputs[1], node.attributes["starts"], node.attributes["steps"])
+        else:
+            raise InternalError(f"{name} is not an assembly that the compiler knows")
+
+    def _region(
+        self, node: Node, source: Node, starts: Any, steps: Any, shared: bool = False
+    ) -> None:
+        dims, offset = region_dims(node.shape, source.shape, starts, steps)
+        lower_region(Region(source, node, dims, offset), self.context, shared)
+
+
+def region_dims(shape: Any, sizes: Any, starts: Any, steps: Any) -> tuple[Any, int]:
+    """Where the elements of a region lie in a contiguous value: pairs (size, stride), offset."""
+    strides = row_major_strides(shape)
+    steps = steps or (1,) * len(strides)
+    dims = [(n, stride * step) for n, stride, step in zip(sizes, strides, steps, strict=True)]
+    return merged(dims), sum(a * b for a, b in zip(starts, strides, strict=True))
+
+
+def strided_view(node: Node, access: Access, buffer_of: Callable[[Node], BufferRef]) -> View | None:
+    """`node` with one stride for each axis, if it can be read so."""
+    base = access.base
+    if 0 in node.shape:
+        return contiguous_view(buffer_of(base), node.shape, node.dtype)
+    axes = by_axes(access.dims, node.shape)
+    if axes is None:
+        return None
+    strides = []
+    for axis in axes:
+        axis = merged(axis)
+        if len(axis) > 1:
+            return None
+        strides.append(axis[0][1] if axis else 0)
+    strides = [
+        row if size == 1 else stride
+        for stride, size, row in zip(strides, node.shape, row_major_strides(node.shape), strict=True)
+    ]
+    return View(buffer_of(base), tuple(node.shape), tuple(strides), access.offset, base.dtype)

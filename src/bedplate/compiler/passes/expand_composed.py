@@ -1,0 +1,50 @@
+"""expand_composed: replace each composed op by the primitive ops that it stands for.
+
+Needs nothing; leaves a graph without composed nodes.
+"""
+
+from __future__ import annotations
+
+from bedplate.compiler.rewrite import Roots, rebuilt
+from bedplate.errors import InternalError
+from bedplate.graph.node import Node, topological_order
+
+# an expansion may use composed ops itself; deeper than this it must be going in circles
+MAX_DEPTH = 16
+
+
+def expand_composed(roots: Roots) -> Roots:
+    """The graph with every composed op expanded, also those that expansions bring in."""
+    for _ in range(MAX_DEPTH):
+        if not any(node.op.kind == "composed" for node in topological_order(roots)):
+            return roots
+        parts: dict[Node, tuple[Node, ...]] = {}
+        roots = rebuilt(roots, lambda node, parts=parts: _expanded(node, parts))
+    raise InternalError("expand_composed: an expansion contains itself")
+
+
+def _expanded(node: Node, parts: dict[Node, tuple[Node, ...]]) -> Node:
+    if node.op.name == "output" and node.inputs[0] in parts:
+        return parts[node.inputs[0]][node.attributes["index"]]
+    if node.op.kind != "composed":
+        return node
+    result = node.op.expand(node.inputs, node.attributes)
+    outputs = result if isinstance(result, tuple) else (result,)
+    for output in outputs:
+        _give_site(output, node)
+    if node.op.n_outputs > 1:
+        parts[node] = outputs
+        return node
+    return outputs[0]
+
+
+def _give_site(result: Node, origin: Node) -> None:
+    """The nodes of an expansion come from the line that applied the composed op."""
+    known = {id(source) for source in origin.inputs}
+    stack = [result]
+    while stack:
+        node = stack.pop()
+        if node.site is None and id(node) not in known and node.op.kind != "leaf":
+            node.site = origin.site
+            known.add(id(node))
+            stack.extend(node.inputs)

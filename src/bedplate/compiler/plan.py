@@ -1,0 +1,196 @@
+"""Plan: a compiled graph, and how it is run.
+
+A plan is made once for a graph's structure. Running it binds addresses to slots: the arena
+of temporaries, the error record, the inputs, the outputs, and the numbers that change from
+call to call. Then one native call runs all regions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bedplate.compiler.access import Access, access_of, numel
+from bedplate.compiler.builder import BufferRef, Launch, View
+from bedplate.compiler.fuse import Fuser
+from bedplate.compiler.groups import Group
+from bedplate.compiler.lower import Lowering
+from bedplate.compiler.memory_plan import plan_memory
+from bedplate.compiler.passes.pipeline import Step, run_passes
+from bedplate.compiler.schedule import schedule
+from bedplate.devices.cpu.runner import NativePlan, Slot, Task
+from bedplate.graph.node import Node
+from bedplate.memory import allocate
+
+ARENA, ERRORS, FIRST_INPUT = 0, 1, 2
+ERROR_WORDS = 8
+
+
+@dataclass
+class Result:
+    """Where a root's value is: output number `index`, or (alias) the block of an input."""
+
+    index: int
+    alias: bool
+
+
+@dataclass
+class Plan:
+    """A compiled graph.
+
+    results      one for each root
+    output_bytes of each output, in slot order
+    sites        the checked indices, by number
+    """
+
+    native: NativePlan
+    n_inputs: int
+    n_scalars: int
+    output_bytes: list[int]
+    results: list[Result]
+    arena_bytes: int
+    sites: list[Node]
+    regions: list[list[Launch]]
+    groups: list[Group] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+    def run(self, inputs: Sequence[Any], scalars: Sequence[float]) -> list[Any]:
+        """The blocks of the results.
+
+        inputs   blocks, in the order of the placeholders
+        scalars  the run-time numbers, in order
+        raises   IndexError if an index was out of range
+        """
+        outputs = [allocate(nbytes) for nbytes in self.output_bytes]
+        arena = allocate(self.arena_bytes) if self.arena_bytes else None
+        errors = (ctypes.c_int64 * ERROR_WORDS)()
+        slots = (ctypes.c_int64 * self.native.n_slots)()
+        slots[ARENA] = arena.address if arena is not None else 0
+        slots[ERRORS] = ctypes.addressof(errors)
+        position = FIRST_INPUT
+        for block in (*inputs, *outputs):
+            slots[position] = block.address
+            position += 1
+        for number in scalars:
+            slots[position] = double_bits(number)
+            position += 1
+        self.native.run(slots)
+        if errors[0]:
+            self.raise_index_error(errors)
+        return [(inputs if r.alias else outputs)[r.index] for r in self.results]
+
+    def raise_index_error(self, errors: Any) -> None:
+        """Name the index that was out of range, and the line that used it."""
+        node = self.sites[errors[1]]
+        raise IndexError(
+            f"{node.attributes['what']}: index {errors[2]} is out of range for size {errors[3]}\n"
+            f"  used at {node.line()}"
+        )
+
+
+def double_bits(number: float) -> int:
+    """A number as the word that kernels read."""
+    return struct.unpack("q", struct.pack("d", number))[0]
+
+
+def compile_plan(roots: list[Node], n_inputs: int, n_scalars: int, keep_steps: bool = False) -> Plan:
+    """Compile a graph of placeholders.
+
+    roots       the values to compute; leaves are placeholders, constants, iotas, scalars
+    keep_steps  keep the graphs between passes, for inspection
+    """
+    steps: list[Step] = []
+    final = run_passes(roots, steps if keep_steps else None)
+    known: dict[Node, Access | None] = {}
+    access = accessor(known)
+    results, slots, output_bytes = _results(final, access, n_inputs)
+    groups = Fuser(final, access).run()
+    scalars = {i: Slot(FIRST_INPUT + n_inputs + len(output_bytes) + i) for i in range(n_scalars)}
+    lowering = Lowering(access, slots, scalars, _projections(groups, final))
+    builder = lowering.run(groups)
+    regions = schedule(builder.launches)
+    arena_bytes = plan_memory(regions)
+    n_slots = FIRST_INPUT + n_inputs + len(output_bytes) + n_scalars
+    native = NativePlan([[_task(launch) for launch in region] for region in regions], n_slots)
+    return Plan(
+        native, n_inputs, n_scalars, output_bytes, results, arena_bytes, lowering.sites, regions,
+        groups, steps,
+    )  # fmt: skip
+
+
+def accessor(known: dict[Node, Access | None]) -> Callable[[Node], Access]:
+    """A function that gives the access of any node after `views`."""
+
+    def find(node: Node) -> Access:
+        found = known.get(node)
+        if found is None:
+            found = access_of(node, known)
+            if found is None:
+                raise AssertionError("views leaves an access for every node")
+        return found
+
+    return find
+
+
+def _results(
+    roots: list[Node], access: Callable[[Node], Access], n_inputs: int
+) -> tuple[list[Result], dict[Node, int], list[int]]:
+    """Where each root is, the slots of inputs and outputs, and the bytes of the outputs."""
+    slots: dict[Node, int] = {}
+    results: list[Result] = []
+    output_bytes: list[int] = []
+    outputs: dict[Node, int] = {}
+    for root in roots:
+        base = access(root).base
+        if base.op.name == "placeholder":
+            results.append(Result(base.attributes["index"], True))
+            continue
+        if base not in outputs:
+            outputs[base] = len(output_bytes)
+            slots[base] = FIRST_INPUT + n_inputs + len(output_bytes)
+            output_bytes.append(numel(base) * base.dtype.itemsize)
+        results.append(Result(outputs[base], False))
+    return results, _InputSlots(slots), output_bytes
+
+
+class _InputSlots(dict[Node, int]):
+    """Slots by node; a placeholder's follows from its index."""
+
+    def get(self, node: Node, default: Any = None) -> Any:  # type: ignore[override]
+        if node.op.name == "placeholder":
+            return FIRST_INPUT + node.attributes["index"]
+        return super().get(node, default)
+
+
+def _projections(groups: list[Group], roots: list[Node]) -> dict[Node, dict[int, Node]]:
+    found: dict[Node, dict[int, Node]] = {}
+    nodes = [source for group in groups for source in group.sources] + roots
+    for node in nodes:
+        while node.op.kind == "view" and node.op.name != "output":
+            node = node.inputs[0]
+        if node.op.name == "output":
+            found.setdefault(node.inputs[0], {})[node.attributes["index"]] = node
+    return found
+
+
+def _task(launch: Launch) -> Task:
+    words = [_word(word) for word in launch.words]
+    compiled = launch.kernel.compile()
+    return Task(compiled, words, launch.items, launch.name, launch.flops, launch.nbytes)
+
+
+def _word(word: Any) -> Any:
+    if isinstance(word, View):
+        return _address(word.buffer, word.offset * word.dtype.itemsize)
+    if isinstance(word, BufferRef):
+        return _address(word, 0)
+    return word
+
+
+def _address(buffer: BufferRef, offset_bytes: int) -> Slot:
+    if buffer.slot is not None:
+        return Slot(buffer.slot, offset_bytes)
+    return Slot(ARENA, (buffer.offset or 0) + offset_bytes)

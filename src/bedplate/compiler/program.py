@@ -1,0 +1,251 @@
+"""Program: the structure of one fused kernel, with every size, stride and number taken out.
+
+A program is a list of values in topological order, what each is computed from, and where
+results go. Equal programs are one compiled kernel: sizes, strides, offsets and numbers are
+words that the launch supplies, so that a new batch size compiles nothing.
+
+The domain is rows x columns. Each value lives at a level: ITEM (one for all), ROW (one for
+each row) or FULL (one for each element), and in a stage: a reduction over the columns of
+stage s is ready in stage s + 1, which walks over the same row again.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from bedplate.compiler.passes.cse import attributes_key
+from bedplate.dtypes import DType
+from bedplate.ops.record import Op
+
+ITEM, ROW, FULL = 0, 1, 2
+BROADCAST, UNIT, GENERAL = 0, 1, 2  # strides of the innermost column axis
+# ops that cost more than a store and a load of their value: kept between stages, not repeated
+EXPENSIVE = frozenset({
+    "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh",
+    "sigmoid", "erf", "erfc", "power", "pow", "sinh", "cosh", "asin", "acos", "atan", "atan2",
+    "asinh", "acosh", "atanh", "cbrt", "remainder", "floor_divide", "fmod", "silu", "gelu",
+    "softplus",
+})  # fmt: skip
+
+
+class Exact:
+    """An op's attributes as a key: equal only if the same to the bit."""
+
+    __slots__ = ("attributes", "key")
+
+    def __init__(self, attributes: dict[str, Any]) -> None:
+        self.attributes = attributes
+        self.key = attributes_key(attributes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Exact) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.attributes.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """An element of memory. index: the value that selects a slice (take), or None."""
+
+    dtype: DType
+    access: int
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The index along an axis (iota): the offset that the access counts."""
+
+    dtype: DType
+    access: int
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A constant: `baked` in the kernel's text (as repr, which tells 0.0 from -0.0), or a word."""
+
+    dtype: DType
+    baked: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An elementwise op."""
+
+    op: Op
+    attributes: Exact
+    dtype: DType
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedIndex:
+    """An index, wrapped if negative (and `wrap`), and compared with the size, which is a word."""
+
+    source: int
+    dtype: DType
+    wrap: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """A reduction of `source`.
+
+    kind   "row": over the columns, ready in the next stage; "split": over one chunk of the
+           columns, and "column": over the rows of one item; both leave partial results that
+           another launch combines
+    """
+
+    op: Op
+    source: int
+    dtype: DType
+    accumulate: DType
+    kind: str
+
+
+Value = Load | Position | Number | Apply | CheckedIndex | Reduce
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """How an access moves: its level, and its stride along the innermost columns."""
+
+    level: int
+    inner: int
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Where a value goes. dtype: of the memory."""
+
+    value: int
+    access: int
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Program:
+    """See the head of this file; `scratch` are the FULL values kept between stages."""
+
+    n_row_dims: int
+    n_col_dims: int
+    values: tuple[Value, ...]
+    levels: tuple[int, ...]
+    stages: tuple[int, ...]
+    patterns: tuple[Pattern, ...]
+    stores: tuple[Store, ...]
+    scratch: tuple[int, ...]
+    chunked: bool
+    column: bool
+    stream: bool
+
+    @functools.cached_property
+    def key(self) -> int:
+        return hash((self.values, self.patterns, self.stores, self.n_row_dims, self.n_col_dims))
+
+    def __hash__(self) -> int:
+        return self.key
+
+    @property
+    def n_stages(self) -> int:
+        return 1 + max(self.stages)
+
+    @property
+    def name(self) -> str:
+        """A readable name: the kind and the ops that stand out."""
+        kind = "map"
+        if any(isinstance(v, Reduce) for v in self.values):
+            kind = "column" if self.column else "row"
+        ops = [v.op.name for v in self.values if isinstance(v, Apply | Reduce)]
+        shown = list(dict.fromkeys(ops))[:6]
+        return "_".join([kind, *shown])
+
+
+def inputs_of(value: Value) -> tuple[int, ...]:
+    """The values that a value is computed from."""
+    if isinstance(value, Apply):
+        return value.inputs
+    if isinstance(value, Reduce | CheckedIndex):
+        return (value.source,)
+    if isinstance(value, Load) and value.index is not None:
+        return (value.index,)
+    return ()
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """What the column loops of one stage compute: FULL values in order, and their uses."""
+
+    compute: tuple[int, ...]
+    reload: tuple[int, ...]
+    keep: tuple[int, ...]
+    reduces: tuple[int, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def empty(self) -> bool:
+        return not (self.reduces or self.stores or self.keep)
+
+
+def stage_plans(program: Program) -> list[StagePlan]:
+    """The work of each stage: what its reductions, stores and kept values need."""
+    return [_stage_plan(program, stage) for stage in range(program.n_stages)]
+
+
+def _stage_plan(program: Program, stage: int) -> StagePlan:
+    levels, stages, values = program.levels, program.stages, program.values
+    reduces = tuple(
+        i for i, v in enumerate(values) if isinstance(v, Reduce) and _reduce_stage(program, v) == stage
+    )
+    stores = tuple(
+        s for s in program.stores
+        if program.patterns[s.access].level == FULL
+        and not isinstance(values[s.value], Reduce)
+        and stages[s.value] == stage
+    )  # fmt: skip
+    keep = tuple(i for i in program.scratch if stages[i] == stage)
+    needed: set[int] = set()
+    reload: set[int] = set()
+    stack = [values[i].source for i in reduces] + [s.value for s in stores] + list(keep)  # type: ignore[union-attr]
+    while stack:
+        i = stack.pop()
+        if levels[i] != FULL or i in needed or i in reload:
+            continue
+        if i in program.scratch and stages[i] < stage:
+            reload.add(i)
+            continue
+        needed.add(i)
+        stack.extend(inputs_of(values[i]))
+    return StagePlan(tuple(sorted(needed)), tuple(sorted(reload)), keep, reduces, stores)
+
+
+def _reduce_stage(program: Program, reduce: Reduce) -> int:
+    return program.stages[reduce.source]
+
+
+def choose_scratch(values: list[Value], levels: list[int], stages: list[int], sinks: list[int]) -> tuple[int, ...]:
+    """The expensive FULL values that a later stage needs again.
+
+    sinks   the values that are stored
+    """
+    wanted: set[int] = set()
+    seen: set[tuple[int, int]] = set()
+    stack: list[tuple[int, int]] = [(i, stages[i]) for i in sinks]
+    stack += [(v.source, stages[v.source]) for v in values if isinstance(v, Reduce)]
+    while stack:
+        i, stage = stack.pop()
+        if (i, stage) in seen or levels[i] != FULL:
+            continue
+        seen.add((i, stage))
+        value = values[i]
+        if stages[i] < stage and isinstance(value, Apply) and value.op.name in EXPENSIVE:
+            wanted.add(i)
+            continue
+        stack.extend((j, stage) for j in inputs_of(value))
+    return tuple(sorted(wanted))
