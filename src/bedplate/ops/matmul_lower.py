@@ -1,0 +1,194 @@
+"""How a product is computed: which kernel, what is packed, how the work is cut into items.
+
+| product                                | kernel                                          |
+|----------------------------------------|-------------------------------------------------|
+| up to 16 rows                          | matmul_skinny: b is read once, where it lies    |
+| small, wide enough elements            | matmul_tiled: a (and b's rows) read in place    |
+| all else                               | matmul_pack packs a for all workers, then       |
+|                                        | matmul_tiled, whose items pack their part of b  |
+
+The choice never changes a result; see matmul_tiled.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from bedplate.devices.cpu.workers import n_workers
+from bedplate.kernel import Kernel, Type
+from bedplate.ops import matmul_pack, matmul_tiled
+from bedplate.ops.matmul_problem import Problem, make_problem
+from bedplate.ops.matmul_tiled import Variant
+from bedplate.ops.matmul_tiles import Tiles, accumulator, element, tiles
+
+# A packed copy of a is made for at most this much at a time, so that it needs no second a.
+PACKED_BYTES = 64 << 20
+# An item should be worth handing out (about 4 us), and there should be a few for each worker.
+ITEM_FLOPS = 1e6
+ITEMS_PER_WORKER = 8
+
+_kernels: dict[Any, Kernel] = {}
+
+
+def kernel_for(key: Any, make: Callable[[], Kernel]) -> Kernel:
+    """The kernel of a variant and an epilogue, made once."""
+    found = _kernels.get(key)
+    if found is None:
+        found = _kernels.setdefault(key, make())
+    return found
+
+
+def lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None) -> None:
+    """Enter the launches of a product; see compiler/builder.py for what the arguments are."""
+    a, b = inputs
+    (out,) = outputs
+    problem = make_problem(a, b, out)
+    if not problem.n_products * problem.rows * problem.columns:
+        return
+    _lower_tiled(builder, problem, a, b, out, epilogue)
+
+
+def _lower_tiled(
+    builder: Any, problem: Problem, a: Any, b: Any, out: Any, epilogue: Any
+) -> None:
+    accumulate = accumulator(a.dtype)
+    cut = tiles(accumulate)
+    a_type, b_type, out_type = (element(view.dtype) for view in (a, b, out))
+    pack_a = a_type is not accumulate or _is_worth_packing_a(problem, cut)
+    layout = _layout_of_b(problem, cut, b_type is accumulate)
+    variant = Variant(
+        a_type, b_type, accumulate, out_type, pack_a, layout, len(problem.batch),
+        problem.is_split and epilogue is not None, epilogue is not None or out_type is not accumulate,
+    )  # fmt: skip
+    for first_batch, n_batches, first_row, rows in _chunks(problem, cut, pack_a):
+        _Chunk(problem, cut, variant, first_batch, n_batches, first_row, rows).launch(
+            builder, a, b, out, epilogue
+        )
+
+
+def _is_worth_packing_a(problem: Problem, cut: Tiles) -> bool:
+    """Whether the rows of a are read often enough to be copied first."""
+    return problem.rows * problem.depth * problem.columns > 200**3
+
+
+def _layout_of_b(problem: Problem, cut: Tiles, same_type: bool) -> str:
+    """How b is read: "direct", or the layout that it is packed from."""
+    if same_type and problem.b_column == 1 and problem.rows * problem.depth * problem.columns <= 200**3:
+        return "direct"
+    return matmul_pack.layout(problem.b_column, problem.b_k)
+
+
+def _chunks(problem: Problem, cut: Tiles, pack_a: bool) -> list[tuple[int, int, int, int]]:
+    """(first product, products, first row, rows) of what is done at a time."""
+    if not pack_a:
+        return [(0, problem.n_products, 0, problem.rows)]
+    row_bytes = 8 * max(problem.depth, 1)
+    rows = max(PACKED_BYTES // row_bytes // cut.rows, 1) * cut.rows
+    if rows >= problem.rows:
+        each = max(rows // problem.rows, 1)
+        return [
+            (first, min(each, problem.n_products - first), 0, problem.rows)
+            for first in range(0, problem.n_products, each)
+        ]
+    return [
+        (product, 1, first, min(rows, problem.rows - first))
+        for product in range(problem.n_products)
+        for first in range(0, problem.rows, rows)
+    ]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A part of the problem: some products, or some rows of one."""
+
+    problem: Problem
+    cut: Tiles
+    variant: Variant
+    first_batch: int
+    n_batches: int
+    first_row: int
+    rows: int
+
+    def launch(self, builder: Any, a: Any, b: Any, out: Any, epilogue: Any) -> None:
+        problem, cut, variant = self.problem, self.cut, self.variant
+        reads = [b.buffer]
+        if variant.a_packed:
+            source: Any = self._pack(builder, a)
+            reads.append(source)
+        else:
+            source = moved(a, self.first_row * problem.a_row)
+            reads.append(a.buffer)
+        place = moved(
+            out, (self.first_batch * problem.rows + self.first_row) * problem.columns
+        )
+        partial, writes = place, [out.buffer]
+        if problem.depth > cut.depth and variant.out is not variant.accumulate:
+            size = self.n_batches * self.rows * problem.columns * variant.accumulate.itemsize
+            partial = builder.temp(size)
+            writes.append(partial)
+        row_blocks, column_blocks = self._grid()
+        scratch_bytes = cut.panels * cut.depth * cut.columns * variant.accumulate.itemsize
+        scratch = builder.scratch(scratch_bytes)
+        words = [
+            source, b, place, partial, scratch, scratch_bytes, self.rows, problem.columns,
+            problem.depth, problem.a_row, problem.a_k, problem.b_k, problem.b_column, row_blocks,
+            column_blocks, self.first_batch, self.first_row, problem.rows, problem.one_rows,
+            *(word for dimension in problem.batch for word in dimension),
+        ]  # fmt: skip
+        key = (variant, None if epilogue is None else epilogue.key)
+        emit = None if epilogue is None else epilogue.emit
+        share = self.n_batches * self.rows / (problem.n_products * problem.rows)
+        builder.launch(
+            kernel_for(key, lambda: matmul_tiled.make_kernel(variant, cut, emit)),
+            words + ([] if epilogue is None else list(epilogue.words)),
+            self.n_batches * row_blocks * column_blocks,
+            reads=reads, writes=[*writes, scratch], flops=problem.flops * share,
+            nbytes=share * problem.nbytes(*(t.itemsize for t in (variant.a, variant.b, variant.out))),
+            name="matmul",
+        )  # fmt: skip
+
+    def _pack(self, builder: Any, a: Any) -> Any:
+        """Enter the launch that packs the rows of a; gives the packed copy."""
+        problem, cut, variant = self.problem, self.cut, self.variant
+        deep = -(-problem.depth // cut.lanes) * cut.lanes
+        n_tiles = -(-self.rows // cut.rows)
+        size = self.n_batches * n_tiles * cut.rows * deep * variant.accumulate.itemsize
+        packed = builder.temp(size)
+        kind = matmul_pack.layout(problem.a_row, problem.a_k)
+        kernel = matmul_pack.pack_kernel(
+            kind, variant.a, variant.accumulate, cut.rows, cut.lanes, variant.rank
+        )
+        words = [
+            a, packed, self.rows, problem.depth, problem.a_row, problem.a_k, n_tiles,
+            cut.rows * deep, self.first_row, self.first_batch,
+            *(word for size, stride, _ in problem.batch for word in (size, stride)),
+        ]  # fmt: skip
+        n_elements = self.n_batches * self.rows * problem.depth
+        builder.launch(
+            kernel, words, self.n_batches * n_tiles, reads=[a.buffer], writes=[packed],
+            nbytes=size + n_elements * variant.a.itemsize, name="matmul_pack",
+        )  # fmt: skip
+        return packed
+
+    def _grid(self) -> tuple[int, int]:
+        """Into how many blocks of rows and of columns each product is cut."""
+        problem, cut = self.problem, self.cut
+        n_tiles = -(-self.rows // cut.rows)
+        n_panels = -(-problem.columns // cut.columns)
+        flops = 2.0 * self.rows * problem.columns * max(problem.depth, 1)
+        wanted = min(ITEMS_PER_WORKER * n_workers() / self.n_batches, flops / ITEM_FLOPS)
+        columns = min(max(round(wanted), -(-n_panels // cut.panels)), -(-n_panels // 4), n_panels)
+        rows = min(max(round(wanted / columns), 1), -(-n_tiles // 8))
+        return rows, max(columns, 1)
+
+
+def moved(view: Any, elements: int) -> Any:
+    """The view, starting `elements` further."""
+    return dataclasses.replace(view, offset=view.offset + elements) if elements else view
+
+
+def wide(source: Type, accumulate: Type) -> bool:
+    """Whether elements must be widened before they are multiplied."""
+    return source is not accumulate

@@ -1,0 +1,172 @@
+"""Packing: the elements of a panel in the order in which the micro-kernel reads them.
+
+    target[k * width + w] = source[w * across + k * along]      0 <= w < width, 0 <= k < depth
+
+The plain loop nest:
+
+    for k in range(depth):
+        for w in range(width):
+            target[k * width + w] = source[min(w, valid - 1) * across + k * along]
+
+`valid` elements exist across; what stands behind them in the panel is never stored by the
+micro-kernel, so anything may stand there (but nothing outside the source is read). Narrow
+floats become the accumulator type on the way. The bound is memory: each element is read once
+and written once. Three layouts:
+
+    across    neighbours across are neighbours in memory: rows are copied
+    along     neighbours along k are: blocks of lanes x lanes are transposed in registers
+    general   neither: gathered
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from bedplate.kernel import (
+    Type,
+    Value,
+    cast,
+    gather,
+    i64,
+    iota,
+    kernel,
+    load,
+    loop,
+    minimum,
+    otherwise,
+    ptr,
+    shuffle,
+    store,
+    tail_mask,
+    when,
+    word_int,
+    word_pointer,
+    zeros,
+)
+
+
+def layout(across: int, along: int) -> str:
+    """Which layout a source has; `along` wins where both strides are 1."""
+    return "along" if along == 1 else "across" if across == 1 else "general"
+
+
+def transpose(vectors: Sequence[Value]) -> list[Value]:
+    """Transpose lanes x lanes elements held in `lanes` vectors.
+
+    Interleaving vector i with vector i + lanes / 2, lane by lane, moves the highest bit of an
+    element's (vector, lane) position to the end; after log2(lanes) rounds the two have changed
+    places. cost: lanes * log2(lanes) shuffles
+    """
+    lanes = len(vectors)
+    low = [n // 2 + (n % 2) * lanes for n in range(lanes)]
+    high = [n + lanes // 2 for n in low]
+    rounds = lanes.bit_length() - 1
+    current = list(vectors)
+    for _ in range(rounds):
+        following = []
+        for n in range(lanes // 2):
+            a, b = current[n], current[n + lanes // 2]
+            following += [shuffle(a, b, low), shuffle(a, b, high)]
+        current = following
+    return current
+
+
+def emit_pack(
+    kind: str, source: Value, across: Value, along: Value, valid: Value, depth: Value,
+    target: Value, width: int, lanes: int,
+) -> None:  # fmt: skip
+    """Stage the packing of one panel; `target` has room for `depth` rounded up to lanes rows.
+
+    kind    the layout; `target` points at the accumulator type
+    """
+    accumulate = target.type.element
+    assert accumulate is not None
+    for first in range(0, width, lanes):
+        count = min(lanes, width - first)
+        keep = None if count == lanes else tail_mask(count, lanes)
+        if kind == "along":
+            _pack_along(source, across, valid, depth, target + first, width, lanes, first, count)
+        else:
+            _pack_across(
+                kind, source + across * first, across, along, valid - first, depth,
+                target + first, width, lanes, keep,
+            )  # fmt: skip
+
+
+def _pack_across(
+    kind: str, source: Value, across: Value, along: Value, valid: Value, depth: Value,
+    target: Value, width: int, lanes: int, keep: Any,
+) -> None:  # fmt: skip
+    accumulate = target.type.element
+    mask = tail_mask(valid, lanes) if keep is None else tail_mask(valid, lanes) & keep
+    if kind == "general":
+        places = iota(i64, lanes) * across
+        for k in loop(depth):
+            row = gather(source + k * along, places, mask)
+            store(target + k * width, cast(row, accumulate), mask=keep)
+        return
+    with when(valid >= lanes):
+        for k in loop(depth):
+            row = load(source + k * along, lanes, mask=keep)
+            store(target + k * width, cast(row, accumulate), mask=keep)
+    with otherwise():
+        for k in loop(depth):
+            row = load(source + k * along, lanes, mask=mask)
+            store(target + k * width, cast(row, accumulate), mask=keep)
+
+
+def _pack_along(
+    source: Value, across: Value, valid: Value, depth: Value, target: Value, width: int,
+    lanes: int, first: int, count: int,
+) -> None:  # fmt: skip
+    accumulate = target.type.element
+    rows = [source + minimum(valid - 1, first + n) * across for n in range(count)]
+    keep = None if count == lanes else tail_mask(count, lanes)
+    spare = [zeros(accumulate, lanes)] * (lanes - count)
+    for k in loop(0, depth, lanes):
+        mask = tail_mask(depth - k, lanes)
+        block = [cast(load(row + k, lanes, mask=mask), accumulate) for row in rows]
+        for n, column in enumerate(transpose(block + spare)):
+            store(target + (k + n) * width, column, mask=keep)
+
+
+# words of the packing task; batch dimensions follow as pairs (size, stride)
+SOURCE, TARGET, ROWS, DEPTH, ACROSS, ALONG, TILES, TILE_WORDS, FIRST_ROW, FIRST_BATCH = range(10)
+N_WORDS = 10
+
+
+@functools.cache
+def pack_kernel(kind: str, source: Type, accumulate: Type, width: int, lanes: int, rank: int):
+    """The task that packs a: one item is one tile of `width` rows over the whole depth."""
+
+    @kernel
+    def matmul_pack(args: ptr(i64), begin: i64, end: i64, worker: i64):
+        for item in loop(begin, end):
+            tiles = word_int(args, TILES)
+            first = item % tiles * width
+            at = batch_offset(args, item // tiles + word_int(args, FIRST_BATCH), N_WORDS, rank, 1)
+            row = first + word_int(args, FIRST_ROW)
+            across = word_int(args, ACROSS)
+            emit_pack(
+                kind, word_pointer(args, SOURCE, source) + at + row * across, across,
+                word_int(args, ALONG), word_int(args, ROWS) - first, word_int(args, DEPTH),
+                word_pointer(args, TARGET, accumulate) + item * word_int(args, TILE_WORDS),
+                width, lanes,
+            )  # fmt: skip
+
+    return matmul_pack
+
+
+def batch_offset(
+    args: Value, batch: Value, first_word: int, rank: int, column: int, columns: int = 2
+) -> Value:
+    """Offset in elements of a flattened batch index, by the table of (size, stride ...) words."""
+    rest, offset = batch, batch * 0
+    for n in reversed(range(rank)):
+        word = first_word + n * columns
+        size = word_int(args, word)
+        offset = offset + rest % size * word_int(args, word + column)
+        rest = rest // size
+    return offset

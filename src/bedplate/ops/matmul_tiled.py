@@ -1,0 +1,386 @@
+"""The tiled product: register tiles over packed panels, for all but the skinniest products.
+
+    c[i, j] = sum over k of a[i, k] * b[k, j]       a (M, K), b (K, N), c (M, N); batches of them
+
+The plain loop nest, and what becomes of it:
+
+    for item in items:                        a block of rows x columns of one product
+        for depth_block in K by depth:        b's panels of the block are packed: second cache
+            for tiles in rows by tiles * rows:        a block of a that stays in the second cache
+                for panel in columns by tile_columns: a panel of b that stays in the first cache
+                    for tile in tiles:                tile_rows x tile_columns accumulators
+                        for k in depth_block:         in registers
+                            c[tile, panel] += a[tile, k] * b[k, panel]
+
+Each accumulator is one chain of multiply-adds over k = 0, 1, 2 ...; between depth blocks it
+rests in memory unrounded. The bits of a row therefore depend on that row, b and K alone: not
+on M, N, the batch, the cut, the layout of the operands or the number of threads.
+
+    accumulates in   float32 for bfloat16, float16 and float32, float64; integers wrap
+    flops            2 M N K; bound by multiply-adds from about 64 x 64 x 64 on
+    bytes            a and b once, c once, plus the packed copies
+    source           Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bedplate.kernel import (
+    Kernel,
+    Type,
+    Value,
+    cast,
+    constant,
+    fma,
+    i64,
+    kernel,
+    load,
+    local,
+    loop,
+    maximum,
+    minimum,
+    otherwise,
+    ptr,
+    select,
+    splat,
+    store,
+    tail_mask,
+    var,
+    when,
+    while_,
+    word_int,
+    word_pointer,
+    zeros,
+)
+from bedplate.ops.matmul_pack import batch_offset, emit_pack
+from bedplate.ops.matmul_tiles import Tiles
+
+# words of the task; the batch table of (size, stride of a, stride of b) follows, then whatever
+# the epilogue wants
+(
+    A, B, C, PARTIAL, SCRATCH, SCRATCH_BYTES, ROWS, COLUMNS, DEPTH, A_ROW, A_K, B_K, B_COLUMN,
+    ROW_BLOCKS, COLUMN_BLOCKS, FIRST_BATCH, FIRST_ROW, ALL_ROWS, ONE_ROWS,
+) = range(19)  # fmt: skip
+N_WORDS = 19
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What specialises the kernel; sizes and strides are words.
+
+    a, b, accumulate, out   element types
+    a_packed                a lies in tiles made by matmul_pack; else it is read where it is
+    b_layout                "direct": rows of b are read where they are; else how it is packed
+    rank                    batch dimensions
+    split_rows              rows of several products were merged: the epilogue wants them apart
+    finish                  values are cast or go through an epilogue before they are stored
+    """
+
+    a: Type
+    b: Type
+    accumulate: Type
+    out: Type
+    a_packed: bool
+    b_layout: str
+    rank: int
+    split_rows: bool
+    finish: bool
+
+
+def words_before_epilogue(rank: int) -> int:
+    return N_WORDS + 3 * rank
+
+
+@dataclass(slots=True)
+class _Item:
+    """What one work item knows while it is staged: pointers and sizes, all run-time values."""
+
+    args: Value
+    batch: Value
+    a: Value
+    b: Value
+    c: Value
+    partial: Value
+    scratch: Value
+    rows: Value
+    columns: Value
+    depth: Value
+    a_row: Value
+    a_k: Value
+    b_k: Value
+    b_column: Value
+
+
+def make_kernel(variant: Variant, tiles: Tiles, emit: Callable[..., Any] | None) -> Kernel:
+    """The task kernel of a variant; `emit` is the epilogue's, or None."""
+
+    @kernel
+    def matmul(args: ptr(i64), begin: i64, end: i64, worker: i64):
+        row_blocks, column_blocks = word_int(args, ROW_BLOCKS), word_int(args, COLUMN_BLOCKS)
+        for number in loop(begin, end):
+            batch = number // (row_blocks * column_blocks)
+            row_block = number // column_blocks % row_blocks
+            column_block = number % column_blocks
+            item = _open_item(variant, tiles, args, batch, worker)
+            n_tiles = (item.rows + (tiles.rows - 1)) // tiles.rows
+            n_panels = (item.columns + (tiles.columns - 1)) // tiles.columns
+            _emit_block(
+                variant, tiles, emit, item,
+                (row_block * n_tiles // row_blocks, (row_block + 1) * n_tiles // row_blocks),
+                (column_block * n_panels // column_blocks,
+                 (column_block + 1) * n_panels // column_blocks),
+            )  # fmt: skip
+
+    return matmul
+
+
+def _open_item(
+    variant: Variant, tiles: Tiles, args: Value, batch: Value, worker: Value
+) -> _Item:
+    rows, columns, depth = (word_int(args, w) for w in (ROWS, COLUMNS, DEPTH))
+    whole_batch = batch + word_int(args, FIRST_BATCH)
+    a = word_pointer(args, A, variant.accumulate if variant.a_packed else variant.a)
+    if variant.a_packed:
+        deep = (depth + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
+        n_tiles = (rows + (tiles.rows - 1)) // tiles.rows
+        a = a + batch * n_tiles * deep * tiles.rows
+    else:
+        a = a + batch_offset(args, whole_batch, N_WORDS, variant.rank, 1, 3)
+    b = word_pointer(args, B, variant.b) + batch_offset(
+        args, whole_batch, N_WORDS, variant.rank, 2, 3
+    )
+    first = batch * rows * columns
+    scratch = word_pointer(args, SCRATCH, variant.accumulate)
+    scratch = scratch + worker * (word_int(args, SCRATCH_BYTES) // variant.accumulate.itemsize)
+    return _Item(
+        args, whole_batch, a, b,
+        word_pointer(args, C, variant.out) + first,
+        word_pointer(args, PARTIAL, variant.accumulate) + first,
+        scratch, rows, columns, depth,
+        *(word_int(args, w) for w in (A_ROW, A_K, B_K, B_COLUMN)),
+    )  # fmt: skip
+
+
+def _emit_block(
+    variant: Variant, tiles: Tiles, emit: Any, item: _Item,
+    tile_range: tuple[Value, Value], panel_range: tuple[Value, Value],
+) -> None:  # fmt: skip
+    """All of one item: depth blocks, blocks of tiles, panels, tiles."""
+    first_tile, last_tile = tile_range
+    first_panel, last_panel = panel_range
+    # a depth of 0 takes one turn too: it stores zeros
+    for start in loop(0, maximum(item.depth, 1), tiles.depth):
+        depth = minimum(item.depth - start, tiles.depth)
+        is_last = start + tiles.depth >= item.depth
+        for group in loop(first_panel, last_panel, tiles.panels):
+            group_end = minimum(group + tiles.panels, last_panel)
+            _pack_group(variant, tiles, item, start, depth, group, group_end)
+            for block in loop(first_tile, last_tile, tiles.tiles):
+                block_end = minimum(block + tiles.tiles, last_tile)
+                for panel in loop(group, group_end):
+                    column = panel * tiles.columns
+                    panel_b, step = _panel_of_b(variant, tiles, item, start, panel, group)
+                    for tile in loop(block, block_end):
+                        _emit_tile(
+                            variant, tiles, emit, item, tile, column, panel_b, step, start,
+                            depth, is_last,
+                        )  # fmt: skip
+
+
+def _pack_group(
+    variant: Variant, tiles: Tiles, item: _Item, start: Value, depth: Value, group: Value,
+    group_end: Value,
+) -> None:  # fmt: skip
+    """Pack the panels of b that this turn needs: all, or only the last, partial one."""
+    direct = variant.b_layout == "direct"
+    for panel in loop(group, group_end):
+        column = panel * tiles.columns
+        valid = item.columns - column
+        wanted = (valid < tiles.columns) if direct else (valid > 0)
+        with when(wanted):
+            emit_pack(
+                "across" if direct else variant.b_layout,
+                item.b + start * item.b_k + column * item.b_column, item.b_column, item.b_k,
+                valid, depth, item.scratch + (panel - group) * (tiles.depth * tiles.columns),
+                tiles.columns, tiles.lanes,
+            )  # fmt: skip
+
+
+def _panel_of_b(
+    variant: Variant, tiles: Tiles, item: _Item, start: Value, panel: Value, group: Value
+) -> tuple[Value, Value]:
+    """Where a panel starts, and how far apart its rows are."""
+    packed = item.scratch + (panel - group) * (tiles.depth * tiles.columns)
+    step = constant(i64, tiles.columns)
+    if variant.b_layout != "direct":
+        return packed, step
+    column = panel * tiles.columns
+    there = item.b + start * item.b_k + column
+    is_whole = column + tiles.columns <= item.columns
+    return select(is_whole, there, packed), select(is_whole, item.b_k, step)
+
+
+def _emit_tile(
+    variant: Variant, tiles: Tiles, emit: Any, item: _Item, tile: Value, column: Value,
+    panel: Value, step: Value, start: Value, depth: Value, is_last: Value,
+) -> None:  # fmt: skip
+    """One register tile: a full one, or what the last rows leave, in smaller ones."""
+    first = tile * tiles.rows
+    left = item.rows - first
+    place = _Place(variant, tiles, item, panel, step, start, depth, is_last, column)
+    whole, middle, small = tiles.heights
+    if variant.a_packed:
+        deep = (item.depth + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
+        place.packed_a = item.a + (tile * deep + start) * tiles.rows
+    with when(left >= whole):
+        place.emit(whole, first, constant(i64, 0), None)
+    with otherwise():
+        done = var(constant(i64, 0))
+        with when(left >= middle):
+            place.emit(middle, first, constant(i64, 0), None)
+            done.set(middle)
+        for _ in while_(lambda: done.get() < left):
+            place.emit(small, first, done.get(), left - done.get())
+            done.set(done.get() + small)
+    if variant.finish:
+        with when(is_last):
+            _finish(variant, tiles, emit, item, first, minimum(left, whole), column, place.buffer)
+
+
+class _Place:
+    """Where the register tiles of one tile's rows read and write."""
+
+    def __init__(
+        self, variant: Variant, tiles: Tiles, item: _Item, panel: Value, step: Value,
+        start: Value, depth: Value, is_last: Value, column: Value,
+    ) -> None:  # fmt: skip
+        self.variant, self.tiles, self.item = variant, tiles, item
+        self.panel, self.step, self.start, self.depth = panel, step, start, depth
+        self.is_last, self.column = is_last, column
+        self.packed_a: Any = None
+        self.buffer = local(variant.accumulate, tiles.rows * tiles.columns)
+
+    def emit(self, height: int, first: Value, offset: Value, left: Value | None) -> None:
+        """`height` rows from first + offset on; `left` of them exist (None: all)."""
+        tiles, item = self.tiles, self.item
+        accumulate = self.variant.accumulate
+        count = range(tiles.vectors)
+        tile = [[var(zeros(accumulate, tiles.lanes)) for _ in count] for _ in range(height)]
+        row = first + offset
+        partial = item.partial + row * item.columns + self.column
+        with when(self.start > 0):
+            self._load_partial(tile, partial, left)
+        self._multiply(tile, row, offset, left)
+        if self.variant.finish:
+            with when(self.is_last):
+                at = self.buffer + offset * tiles.columns
+                self._store(tile, at, constant(i64, tiles.columns), None, False)
+            with otherwise():
+                self._store(tile, partial, item.columns, left, True)
+        else:
+            self._store(tile, partial, item.columns, left, True)
+
+    def _multiply(self, tile: Any, row: Value, offset: Value, left: Value | None) -> None:
+        tiles, lanes = self.tiles, self.tiles.lanes
+        read = self._reader(len(tile), row, offset, left)
+        for k in loop(self.depth):
+            at = self.panel + k * self.step
+            columns = [load(at + v * lanes, lanes) for v in range(tiles.vectors)]
+            for r, accumulators in enumerate(tile):
+                factor = splat(read(r, k), lanes)
+                for accumulator, b in zip(accumulators, columns, strict=True):
+                    accumulator.set(multiply_add(factor, b, accumulator.get()))
+
+    def _reader(self, height: int, row: Value, offset: Value, left: Value | None) -> Any:
+        """A function (r, k) -> a[row + r, start + k]."""
+        item, tiles = self.item, self.tiles
+        if self.variant.a_packed:
+            packed = self.packed_a + offset
+            return lambda r, k: load(packed + k * tiles.rows + r)
+        there = item.a + row * item.a_row + self.start * item.a_k
+        steps = [constant(i64, r) if left is None else minimum(left - 1, r) for r in range(height)]
+        rows = [there + n * item.a_row for n in steps]
+        return lambda r, k: load(rows[r] + k * item.a_k)
+
+    def _load_partial(self, tile: Any, at: Value, left: Value | None) -> None:
+        lanes, columns = self.tiles.lanes, self.item.columns
+        n_columns = columns - self.column
+        for r, accumulators in enumerate(tile):
+            for v, accumulator in enumerate(accumulators):
+                mask = tail_mask(n_columns - v * lanes, lanes)
+                if left is not None:
+                    mask = mask & splat(left > r, lanes)
+                accumulator.set(load(at + columns * r + v * lanes, lanes, mask=mask))
+
+    def _store(
+        self, tile: Any, at: Value, stride: Value, left: Value | None, has_tail: bool
+    ) -> None:
+        lanes = self.tiles.lanes
+        n_columns = self.item.columns - self.column
+        if not has_tail:
+            _store_rows(tile, at, stride, left, lanes, None)
+            return
+        with when(n_columns >= self.tiles.columns):
+            _store_rows(tile, at, stride, left, lanes, None)
+        with otherwise():
+            masks = [tail_mask(n_columns - v * lanes, lanes) for v in range(self.tiles.vectors)]
+            _store_rows(tile, at, stride, left, lanes, masks)
+
+
+def _store_rows(
+    tile: Any, at: Value, stride: Value, left: Value | None, lanes: int, masks: Any
+) -> None:
+    for r, accumulators in enumerate(tile):
+        target = at + stride * r
+        if left is None:
+            _store_row(accumulators, target, lanes, masks)
+        else:
+            with when(left > r):
+                _store_row(accumulators, target, lanes, masks)
+
+
+def _store_row(accumulators: Any, target: Value, lanes: int, masks: Any) -> None:
+    for v, accumulator in enumerate(accumulators):
+        mask = None if masks is None else masks[v]
+        store(target + v * lanes, accumulator.get(), mask=mask)
+
+
+def multiply_add(a: Value, b: Value, c: Value) -> Value:
+    """a * b + c: rounded once for floats, modulo 2**bits for integers."""
+    return fma(a, b, c) if c.type.is_float else a * b + c
+
+
+def _finish(
+    variant: Variant, tiles: Tiles, emit: Any, item: _Item, first: Value, count: Value,
+    column: Value, buffer: Value,
+) -> None:  # fmt: skip
+    """Store a finished tile from its buffer: through the epilogue, or cast."""
+    lanes = tiles.lanes
+    for r in loop(count):
+        row = first + r
+        for v in range(tiles.vectors):
+            at = column + v * lanes
+            mask = tail_mask(item.columns - at, lanes)
+            value = load(buffer + r * tiles.columns + v * lanes, lanes)
+            value = apply_epilogue(variant, emit, item.args, item.batch, row, at, value, mask)
+            store(item.c + row * item.columns + at, value, mask=mask)
+
+
+def apply_epilogue(
+    variant: Variant, emit: Any, args: Value, batch: Value, row: Value, column: Value,
+    value: Value, mask: Any,
+) -> Value:  # fmt: skip
+    """The value to store: what the epilogue makes of it, or the value cast."""
+    if emit is None:
+        return cast(value, variant.out)
+    row = row + word_int(args, FIRST_ROW)
+    if variant.split_rows:
+        rows = word_int(args, ONE_ROWS)
+        batch = batch * (word_int(args, ALL_ROWS) // rows) + row // rows
+        row = row % rows
+    first = words_before_epilogue(variant.rank)
+    lanes = value.type.lanes or None
+    return emit(value, batch, row, column, lanes, mask, args, first)

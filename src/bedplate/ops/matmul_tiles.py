@@ -1,0 +1,86 @@
+"""The shapes that a product is cut into, each with its reason.
+
+    register tile    tile_rows x tile_vectors accumulators that stay in registers
+    panel            tile_columns = tile_vectors * lanes columns of b, `depth` deep, side by side
+    depth            how much of the reduction axis is done at a time
+
+Sizes come from the register file and the caches by formula; none of them changes a result,
+because every output element is one chain of multiply-adds over k = 0, 1, 2 ... whatever the cut.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from bedplate import dtypes
+from bedplate.devices.cpu.caches import cache_bytes
+from bedplate.dtypes import DType
+from bedplate.kernel import Type, f32, f64, from_dtype, host, i32, i64
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """See the head of this file; `lanes` of the accumulator type fill a vector register."""
+
+    lanes: int
+    rows: int
+    vectors: int
+    depth: int
+    panels: int
+    tiles: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+    @property
+    def heights(self) -> tuple[int, int, int]:
+        """Heights of the register tiles: the full one, and two for the rows that are left.
+
+        Tall ones first, so that 64 rows are 4 tiles of 14 and one of 8, without waste.
+        """
+        middle = 1 << ((self.rows - 1).bit_length() - 1)
+        return self.rows, middle, middle // 2
+
+
+def accumulator(dtype: DType) -> Type:
+    """The type that products of `dtype` are summed in.
+
+    bfloat16 and float16 in float32 (their products are exact there); integers in 32 or 64 bits,
+    from which the lower bits are the sum modulo 2**bits.
+    """
+    if dtype is dtypes.float64:
+        return f64
+    if dtype.is_float:
+        return f32
+    return i64 if dtype.itemsize == 8 else i32
+
+
+def element(dtype: DType) -> Type:
+    """The kernel type of `dtype` in memory; unsigned ones of 32 and 64 bits as signed."""
+    return {dtypes.uint32: i32, dtypes.uint64: i64}.get(dtype) or from_dtype(dtype)
+
+
+@functools.cache
+def tiles(accumulate: Type, vector_bits: int = 0) -> Tiles:
+    """The cut for an accumulator type on this machine, or for another width of vectors.
+
+    Registers: a row of the tile needs `vectors` accumulators, and each step loads `vectors`
+    of b and broadcasts one a. With 32 registers of 512 bits 14 x 2 + 2 + 1 = 31 are used,
+    with 16 of 256 bits 6 x 2 + 2 + 1 = 15, with 32 of 128 bits 8 x 3 + 3 + 1 = 28. All give
+    more independent chains than latency x ports (4 x 2) need, and 14 x 2 and 6 x 2 load
+    16 / 28 and 8 / 12 words an operation, where two loads go with two operations.
+    """
+    bits = vector_bits or host().vector_bits
+    lanes = bits // accumulate.bits
+    rows, vectors = {512: (14, 2), 256: (6, 2)}.get(bits, (8, 3))
+    row_bytes = lanes * vectors * accumulate.bits // 8
+    # A panel of b is read again for every tile, so it should stay in the first cache, with the
+    # tile's rows of a streaming by: two thirds of it. A group of panels shares the second cache
+    # with a block of a: a quarter for each.
+    depth = max(cache_bytes(1) * 2 // 3 // row_bytes // lanes * lanes, 4 * lanes)
+    quarter = cache_bytes(2) // 4
+    panels = max(quarter // (depth * row_bytes), 1)
+    n_tiles = max(quarter // (depth * rows * accumulate.bits // 8), 1)
+    return Tiles(lanes, rows, vectors, depth, panels, n_tiles)

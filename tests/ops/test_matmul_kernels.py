@@ -1,0 +1,208 @@
+"""The kernels of matmul, launched directly: every class of shapes, strides and dtypes."""
+
+import ctypes
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bedplate import dtypes
+from bedplate.compiler.builder import BufferRef, PlanBuilder, View
+from bedplate.config import config
+from bedplate.devices.cpu import NativePlan, Slot, Task
+from bedplate.memory import allocate
+from bedplate.ops.matmul_lower import lower
+
+
+class Launcher:
+    """Runs what one `lower` enters into a builder: slots for arrays, an arena for temporaries."""
+
+    def __init__(self, arrays, out, epilogue=None):
+        self.arrays = [*arrays, out, *(epilogue.arrays if epilogue else ())]
+        bases = [array if array.base is None else array.base for array in self.arrays]
+        self.bases = bases
+        refs = [BufferRef(b.nbytes, slot=n + 1) for n, b in enumerate(bases)]
+        views = [view_of(x, b, r) for x, b, r in zip(self.arrays, bases, refs, strict=True)]
+        if epilogue:
+            epilogue.words = tuple(views[len(arrays) + 1 :])
+        builder = PlanBuilder()
+        lower(builder, None, tuple(views[: len(arrays)]), (views[len(arrays)],), epilogue)
+        self.regions, self.arena_bytes = [], 0
+        for launch in builder.launches:
+            words = [self.word(w) for w in launch.words]
+            self.regions.append([
+                Task(launch.kernel.compile(), words, launch.items, launch.name, launch.flops,
+                     launch.nbytes)
+            ])  # fmt: skip
+        self.arena = allocate(self.arena_bytes)
+        self.plan = NativePlan(self.regions, len(bases) + 1)
+        addresses = [self.arena.address, *(b.ctypes.data for b in bases)]
+        self.slots = (ctypes.c_int64 * len(addresses))(*addresses)
+
+    def word(self, word):
+        if isinstance(word, View):
+            ref, offset = word.buffer, word.offset * word.dtype.itemsize
+        elif isinstance(word, BufferRef):
+            ref, offset = word, 0
+        else:
+            return word
+        if ref.slot is not None:
+            return Slot(ref.slot, offset)
+        if ref.offset is None:
+            ref.offset = self.arena_bytes
+            self.arena_bytes += -(-ref.nbytes // 64) * 64
+        return Slot(0, ref.offset + offset)
+
+    def run(self):
+        self.plan.run(self.slots)
+
+
+def view_of(array, base, ref):
+    size = array.itemsize
+    offset = (array.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // size
+    strides = tuple(stride // size for stride in array.strides)
+    return View(ref, array.shape, strides, offset, dtypes.as_dtype(array.dtype))
+
+
+def product(a, b, epilogue=None, out_dtype=None):
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    out = np.full((*batch, a.shape[-2], b.shape[-1]), 99).astype(out_dtype or a.dtype)
+    Launcher((a, b), out, epilogue).run()
+    return out
+
+
+def numbers(seed, *shape, dtype=np.float32):
+    generator = np.random.default_rng(seed)
+    if np.dtype(dtype).kind in "iu":
+        return generator.integers(0, 100, shape).astype(dtype)
+    return generator.standard_normal(shape).astype(dtype)
+
+
+LAYOUTS = {
+    "rows": lambda x: x,
+    "columns": lambda x: np.ascontiguousarray(np.swapaxes(x, -1, -2)).swapaxes(-1, -2),
+    "general": lambda x: np.repeat(np.repeat(x, 2, -1), 3, -2)[..., ::3, ::2],
+    "flipped": lambda x: np.ascontiguousarray(x[..., ::-1, ::-1])[..., ::-1, ::-1],
+}
+
+
+def check(a, b, out, rounding=None):
+    wide = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    bound = np.matmul(np.abs(a.astype(np.float64)), np.abs(b.astype(np.float64)))
+    eps = {"float64": 2.0**-52, "float32": 2.0**-23}.get(np.dtype(out.dtype).name, 2.0**-23)
+    depth = a.shape[-1]
+    limit = bound * eps * (2 + depth**0.5)
+    if rounding:
+        limit = limit + np.abs(wide) * rounding
+    assert (np.abs(out.astype(np.float64) - wide) <= limit + 1e-30).all()
+
+
+SHAPES = [
+    (1, 1, 1), (1, 1, 70), (1, 70, 1), (3, 5, 7), (14, 32, 32), (15, 33, 33), (17, 1, 3),
+    (28, 300, 64), (40, 257, 31), (64, 64, 64), (100, 520, 130), (129, 70, 200), (250, 300, 220),
+]  # fmt: skip
+SKINNY = [(1, 700, 300), (2, 65, 1000), (8, 300, 515), (16, 130, 129), (5, 16, 16), (1, 9, 2000)]
+
+
+@pytest.mark.parametrize("shape", SHAPES + SKINNY, ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_shapes(shape, dtype):
+    rows, depth, columns = shape
+    a, b = numbers(1, rows, depth, dtype=dtype), numbers(2, depth, columns, dtype=dtype)
+    check(a, b, product(a, b))
+
+
+@pytest.mark.parametrize("shape", [(9, 40, 33), (50, 300, 70), (230, 210, 240)], ids=str)
+@pytest.mark.parametrize("a_layout", LAYOUTS)
+@pytest.mark.parametrize("b_layout", LAYOUTS)
+def test_layouts(shape, a_layout, b_layout):
+    rows, depth, columns = shape
+    a, b = numbers(3, rows, depth), numbers(4, depth, columns)
+    out = product(LAYOUTS[a_layout](a), LAYOUTS[b_layout](b))
+    check(a, b, out)
+    np.testing.assert_array_equal(out, product(a, b))
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+@pytest.mark.parametrize("shape", [(3, 70, 40), (40, 300, 70), (30, 33, 500), (250, 270, 260)], ids=str)
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_narrow_floats(name, shape, layout):
+    dtype = dtypes.BY_NAME[name].numpy
+    rows, depth, columns = shape
+    a, b = (LAYOUTS[layout](numbers(n, *s).astype(dtype)) for n, s in
+            ((5, (rows, depth)), (6, (depth, columns))))  # fmt: skip
+    check(a, b, product(a, b), rounding=2.0**-8 if name == "bfloat16" else 2.0**-11)
+
+
+@pytest.mark.parametrize("dtype", [d.numpy for d in dtypes.INTEGERS], ids=str)
+@pytest.mark.parametrize("shape", [(5, 40, 33), (50, 300, 70)], ids=str)
+def test_integers_wrap(dtype, shape):
+    rows, depth, columns = shape
+    a, b = numbers(7, rows, depth, dtype=dtype), numbers(8, depth, columns, dtype=dtype)
+    np.testing.assert_array_equal(product(a, b), np.matmul(a, b))
+
+
+BATCHES = [
+    ((3,), (3,)), ((2, 3), (2, 3)), ((4,), ()), ((2, 1), (3,)), ((1, 3), (2, 1)), ((), (5,)),
+    ((2, 1, 2), (1, 3, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("batches", BATCHES, ids=str)
+@pytest.mark.parametrize("shape", [(1, 20, 30), (7, 20, 30), (40, 70, 33)], ids=str)
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_batches(batches, shape, layout):
+    rows, depth, columns = shape
+    a = LAYOUTS[layout](numbers(9, *batches[0], rows, depth))
+    b = LAYOUTS[layout](numbers(10, *batches[1], depth, columns))
+    check(a, b, product(a, b))
+
+
+def test_large_batch_of_packed_products():
+    a, b = numbers(11, 3, 210, 220), numbers(12, 3, 220, 230)
+    check(a, b, product(a, b))
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 5), (3, 4, 0), (0, 0, 0), (0, 300, 300)], ids=str)
+def test_nothing_to_compute(shape):
+    rows, depth, columns = shape
+    assert product(numbers(0, rows, depth), numbers(0, depth, columns)).shape == (rows, columns)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (40, 70), (1, 1)], ids=str)
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "int32"])
+def test_depth_zero_gives_zeros(shape, name):
+    dtype = dtypes.BY_NAME[name].numpy
+    a, b = np.zeros((shape[0], 0), dtype), np.zeros((0, shape[1]), dtype)
+    assert not product(a, b).astype(np.float32).any()
+
+
+@pytest.mark.parametrize("shape", [(5, 70, 300), (40, 70, 33), (230, 400, 240)], ids=str)
+def test_same_bits_for_any_number_of_threads(shape):
+    rows, depth, columns = shape
+    a, b = numbers(13, rows, depth), numbers(14, depth, columns)
+    outs = []
+    for threads in (1, 2, 5):
+        with config(num_threads=threads):
+            outs.append(product(a, b))
+    assert all((out == outs[0]).all() for out in outs)
+
+
+def test_a_row_has_the_same_bits_alone_and_in_any_company():
+    a, b = numbers(15, 300, 700), numbers(16, 700, 210)
+    whole = product(a, b)
+    for rows in (1, 2, 9, 16, 17, 40, 150):
+        np.testing.assert_array_equal(product(a[3 : 3 + rows].copy(), b), whole[3 : 3 + rows])
+        turned = product(a[3 : 3 + rows].copy(), LAYOUTS["columns"](b))
+        np.testing.assert_array_equal(turned, whole[3 : 3 + rows])
+    np.testing.assert_array_equal(product(a, b[:, 100:101].copy()), whole[:, 100:101])
+
+
+def test_special_values_stay_in_their_row_and_column():
+    a, b = numbers(17, 37, 41), numbers(18, 41, 67)
+    a[5, 3], b[7, 66] = np.nan, np.inf
+    out = product(a, b)
+    wrong = ~np.isfinite(out)
+    expected = np.zeros_like(wrong)
+    expected[5, :] = expected[:, 66] = True
+    np.testing.assert_array_equal(wrong, expected)
