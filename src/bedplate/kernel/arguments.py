@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -63,13 +64,16 @@ class Convention:
         self.callable = not any(t.lanes for t in self.types) and not (
             self.result is not None and self.result.lanes
         )
-        if self.callable:
-            arguments = [ctype_of(type_) for type_ in self.types]
-            self.prototype = ctypes.CFUNCTYPE(ctype_of(self.result), *arguments)
 
-    def native(self, address: int) -> Any:
-        """A Python callable for the machine code at an address (the GIL is released inside)."""
-        return self.prototype(address) if self.callable else self.no_vectors
+    def native(self, address: int, hidden: Sequence[Any] = ()) -> Any:
+        """A Python callable for the machine code at an address (the GIL is released inside).
+
+        hidden  ctypes types of arguments after the kernel's own
+        """
+        if not self.callable:
+            return self.no_vectors
+        arguments = [ctype_of(type_) for type_ in self.types]
+        return ctypes.CFUNCTYPE(ctype_of(self.result), *arguments, *hidden)(address)
 
     def no_vectors(self, *words: Any) -> Any:
         raise KernelError(
@@ -77,8 +81,8 @@ class Convention:
             "  legal: call(kernel, ...) from another kernel"
         )
 
-    def convert(self, args: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-        """(ctypes-ready words, objects to keep alive during the call).
+    def convert(self, args: tuple[Any, ...]) -> list[Any]:
+        """The arguments as words that ctypes takes; the caller keeps the arrays alive.
 
         raises KernelError naming the parameter that does not fit
         """
@@ -88,8 +92,7 @@ class Convention:
                 f"kernel {self.name}: {len(args)} arguments\n  at {line_of(user_site())}\n"
                 f"  legal: {self.name}({wanted})"
             )
-        words = [self.word(i, arg) for i, arg in enumerate(args)]
-        return words, list(args)
+        return [self.word(i, arg) for i, arg in enumerate(args)]
 
     def word(self, index: int, value: Any) -> Any:
         type_ = self.types[index]

@@ -13,9 +13,8 @@ import os
 import threading
 from typing import Any
 
-import llvmlite.binding as llvm
-
 from bedplate.errors import InternalError, KernelError
+from bedplate.kernel.llvm import binding
 from bedplate.kernel.target import Target, find_target
 
 # Part of the disk cache's key: change it whenever the passes or the code generator's options do.
@@ -32,26 +31,19 @@ _serial = itertools.count()
 
 
 @functools.cache
-def _initialise() -> None:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    llvm.initialize_native_asmparser()
-
-
-@functools.cache
-def target_machine(target: Target) -> llvm.TargetMachine:
+def target_machine(target: Target) -> Any:
     """LLVM's code generator for a target."""
-    _initialise()
-    return llvm.Target.from_triple(target.triple).create_target_machine(
+    return binding().Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
     )
 
 
-def optimise(text: str, target: Target) -> llvm.ModuleRef:
+def optimise(text: str, target: Target) -> Any:
     """Parse LLVM text and run the passes.
 
     raises InternalError if LLVM does not accept the text
     """
+    llvm = binding()
     machine = target_machine(target)
     try:
         module = llvm.parse_assembly(text)
@@ -62,8 +54,8 @@ def optimise(text: str, target: Target) -> llvm.ModuleRef:
     return module
 
 
-def _passes(text: str) -> llvm.ModulePassManager:
-    passes = llvm.create_new_module_pass_manager()
+def _passes(text: str) -> Any:
+    passes = binding().create_new_module_pass_manager()
     if "\ndefine internal" in text:
         passes.add_always_inliner_pass()
         passes.add_global_dead_code_eliminate_pass()
@@ -90,21 +82,23 @@ def make_assembly(text: str, target: Target) -> str:
 
 @functools.cache
 def _jit() -> Any:
-    return llvm.create_lljit_compiler(target_machine(find_target(None)))
+    return binding().create_lljit_compiler(target_machine(find_target(None)))
 
 
-def link(image: bytes, symbol: str) -> tuple[int, Any]:
-    """Load an object file; (address of `symbol`, what must be kept alive as long as it is used).
+def link(image: bytes, *symbols: str) -> tuple[Any, ...]:
+    """Load an object file; (address of each symbol ..., what must be kept alive with them).
 
     raises KernelError if a function that the kernel calls is not in this process
     """
     with lock:
-        builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+        builder = binding().JITLibraryBuilder().add_object_img(image).add_current_process()
+        for symbol in symbols:
+            builder.export_symbol(symbol)
         try:
-            library = builder.export_symbol(symbol).link(_jit(), f"kernel{next(_serial)}")
+            library = builder.link(_jit(), f"kernel{next(_serial)}")
         except RuntimeError as error:
             raise KernelError(
                 f"a kernel cannot be linked: {error}\n"
                 "  legal: extern names of the C library and of libraries already loaded"
             ) from error
-        return library[symbol], library
+        return *(library[symbol] for symbol in symbols), library

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bedplate.config import config
 from bedplate.errors import KernelError
-from bedplate.kernel import cache, codegen, context, report
+from bedplate.kernel import cache, checks, codegen, context, report
 from bedplate.kernel.arguments import Convention
 from bedplate.kernel.context import line_of
 from bedplate.kernel.ir import Program
@@ -41,13 +42,34 @@ class Compiled:
         self._native = convention.native(address)
 
     def __call__(self, *args: Any) -> Any:
-        words, keep = self.convention.convert(args)
-        result = self._native(*words)
-        del keep
-        return self.convention.give_back(result)
+        convention = self.convention
+        return convention.give_back(self._native(*convention.convert(args)))
 
     def __repr__(self) -> str:
         return f"<Compiled {self.name} at {self.address:#x}>"
+
+
+class CheckedCompiled(Compiled):
+    """Machine code in check mode: a call raises KernelBoundsError for an access out of range."""
+
+    __slots__ = ("_checked",)
+
+    def __init__(
+        self, name: str, addresses: tuple[int, int], keep: Any, convention: Convention,
+        hidden: list[Any],
+    ) -> None:  # fmt: skip
+        super().__init__(name, addresses[0], keep, convention)
+        self._checked = convention.native(addresses[1], hidden)
+
+    def __call__(self, *args: Any) -> Any:
+        convention = self.convention
+        words = convention.convert(args)
+        record = checks.Record(len(args))
+        flags = [type_.is_pointer for type_ in convention.types]
+        hidden = checks.hidden_arguments(list(zip(flags, args, strict=True)), record)
+        result = self._checked(*words, *hidden)
+        record.raise_failure()
+        return convention.give_back(result)
 
 
 class Kernel:
@@ -67,7 +89,7 @@ class Kernel:
         self._types, self._result = _signature(self, function, names)
         self._ir: Program | None = None
         self._compiled: Compiled | None = None
-        self._checked: Any = None
+        self._checked: CheckedCompiled | None = None
 
     def __repr__(self) -> str:
         types = ", ".join(f"{name}: {type_}" for name, type_ in self._types.items())
@@ -125,7 +147,12 @@ class Kernel:
         return codegen.make_assembly(self.llvm(target), find_target(target))
 
     def compile(self) -> Compiled:
-        """Machine code for this machine, made at the first call and kept."""
+        """Machine code for this machine, made at the first call and kept.
+
+        With BEDPLATE_CHECK=1 (config.check) the code tests every access; see checks.py.
+        """
+        if config.check:
+            return self._compile_checked()
         if self._compiled is None:
             with codegen.lock:
                 if self._compiled is None:
@@ -138,6 +165,20 @@ class Kernel:
         report.show(self, text)
         address, keep = load_code(text, symbol_of(self.name))
         return Compiled(self.name, address, keep, convention)
+
+    def _compile_checked(self) -> Compiled:
+        with codegen.lock:
+            if self._checked is None:
+                target = find_target(None)
+                convention = Convention(self.name, self.ir)
+                image = codegen.make_object(checks.lower_checked(self.ir, target), target)
+                symbols = symbol_of(self.name), checks.checked_symbol(self.name)
+                plain, checked, keep = codegen.link(image, *symbols)
+                hidden = checks.hidden_types(self.ir)
+                self._checked = CheckedCompiled(
+                    self.name, (plain, checked), keep, convention, hidden
+                )
+            return self._checked
 
     def interpret(
         self, *args: Any, memory: Sequence[Any] = (), watch: Watch | None = None

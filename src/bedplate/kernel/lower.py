@@ -93,6 +93,7 @@ class FunctionLowering:
             name = self.names[parameter.number] = f"%p{parameter.number}"
             widened = "" if self.internal else extension(parameter.type)
             parameters.append(f"{parameter.type.llvm}{widened} {name}")
+        parameters += self.hidden_parameters()
         self.block(program.body)
         self.line("ret " + (f"{program.result.llvm} {constant_text(program.result, 0)}"
                             if program.result else "void"))  # fmt: skip
@@ -171,7 +172,7 @@ class FunctionLowering:
     def block(self, block: Block) -> None:
         for statement in block.statements:
             if isinstance(statement, Instruction):
-                result = OPERATIONS[statement.op].emit(self, statement)
+                result = self.instruction(statement)
                 if statement.number:
                     self.names[statement.number] = result
             elif isinstance(statement, Loop):
@@ -180,6 +181,16 @@ class FunctionLowering:
                 self.while_loop(statement)
             else:
                 self.when(statement)
+
+    def instruction(self, instruction: Instruction) -> str:
+        return OPERATIONS[instruction.op].emit(self, instruction)
+
+    def hidden_parameters(self) -> list[str]:
+        """Parameters that the program does not know of; check mode adds some."""
+        return []
+
+    def while_condition(self, statement: While) -> str:
+        return self.text(statement.condition)
 
     def loop(self, loop: Loop) -> None:
         pre, head, end = (self.new_label(stem) for stem in ("pre", "head", "end"))
@@ -229,7 +240,7 @@ class FunctionLowering:
         self.line(f"br label %{test}")
         self.open_label(test)
         self.block(statement.test)
-        self.line(f"br i1 {self.text(statement.condition)}, label %{body}, label %{end}")
+        self.line(f"br i1 {self.while_condition(statement)}, label %{body}, label %{end}")
         self.open_label(body)
         self.block(statement.body)
         self.line(f"br label %{test}")

@@ -314,7 +314,7 @@ def interpret(
     raises  KernelBoundsError for an access outside every known array
     """
     convention = Convention(program.name, program)
-    words, _keep = convention.convert(args)
+    words = convention.convert(args)
     machine = Machine(watch)
     for i, array in enumerate(memory):
         machine.add_array(f"memory[{i}]", array)

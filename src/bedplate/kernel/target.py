@@ -3,59 +3,93 @@
 from __future__ import annotations
 
 import functools
+import platform
 from dataclasses import dataclass
-
-import llvmlite.binding as llvm
+from pathlib import Path
 
 from bedplate.errors import KernelError
+from bedplate.kernel.llvm import binding
 from bedplate.kernel.types import Type
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A processor: LLVM's triple, CPU name and feature list, and the width of a vector.
+class Processor:
+    """What LLVM calls a processor: triple, CPU name and feature list."""
 
-    >>> Target("avx2", "x86_64-unknown-linux-gnu", "haswell", "", 256).lanes(f32)
+    triple: str
+    cpu: str
+    features: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A processor and the width of its vectors; `processor` is None for this machine's own.
+
+    >>> Target("avx2", 256, Processor("x86_64-unknown-linux-gnu", "haswell")).lanes(f32)
     8
     """
 
     name: str
-    triple: str
-    cpu: str
-    features: str
     vector_bits: int
+    processor: Processor | None = None
 
     def lanes(self, type_: Type) -> int:
         """How many elements of a type fill one vector register (at least 1)."""
         return max(self.vector_bits // max(type_.bits, 8), 1)
 
     @property
-    def is_host(self) -> bool:
-        return self.name == "host"
+    def triple(self) -> str:
+        return (self.processor or _this_processor()).triple
+
+    @property
+    def cpu(self) -> str:
+        return (self.processor or _this_processor()).cpu
+
+    @property
+    def features(self) -> str:
+        return (self.processor or _this_processor()).features
+
+
+@functools.cache
+def _this_processor() -> Processor:
+    llvm = binding()
+    features = sorted(llvm.get_host_cpu_features().items())
+    text = ",".join(("+" if on else "-") + name for name, on in features)
+    return Processor(llvm.get_process_triple(), llvm.get_host_cpu_name(), text)
+
+
+def _vector_bits() -> int:
+    """The width of this machine's vectors; asks the kernel where it can, LLVM where it must."""
+    machine = platform.machine().lower()
+    if machine in ("aarch64", "arm64"):
+        return 128
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+        flags = set(text[text.index("\nflags") :].split("\n", 2)[1].split())
+    except (OSError, ValueError):
+        features = binding().get_host_cpu_features()
+        flags = {name for name, on in features.items() if on}
+    if "avx512f" in flags:
+        return 512
+    return 256 if "avx2" in flags else 128
 
 
 @functools.cache
 def host() -> Target:
     """The machine that this runs on."""
-    features = llvm.get_host_cpu_features()
-    triple = llvm.get_process_triple()
-    text = ",".join(("+" if on else "-") + name for name, on in sorted(features.items()))
-    bits = 128
-    if triple.startswith("x86_64"):
-        bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
-    return Target("host", triple, llvm.get_host_cpu_name(), text, bits)
+    return Target("host", _vector_bits())
 
 
 _X86 = "x86_64-unknown-linux-gnu"
 _NAMED = {
-    "avx2": Target("avx2", _X86, "haswell", "", 256),
-    "avx512": Target("avx512", _X86, "skylake-avx512", "", 512),
-    "aarch64": Target("aarch64", "aarch64-unknown-linux-gnu", "neoverse-n1", "", 128),
+    "avx2": Target("avx2", 256, Processor(_X86, "haswell")),
+    "avx512": Target("avx512", 512, Processor(_X86, "skylake-avx512")),
+    "aarch64": Target("aarch64", 128, Processor("aarch64-unknown-linux-gnu", "neoverse-n1")),
 }
 
 
 def find_target(target: Target | str | None) -> Target:
-    """The target for None (the host), a name or a Target.
+    """The target for None (this machine), a name or a Target.
 
     raises KernelError for an unknown name
     """
