@@ -157,6 +157,8 @@ def normalised_axes(op: str, axis: int | tuple[int, ...] | None, value: Any) -> 
     ndim = len(value.shape)
     if axis is None:
         return tuple(range(ndim))
+    if type(axis) is int and -ndim <= axis < ndim:
+        return (axis % ndim,)
     given = (axis,) if isinstance(axis, int) else tuple(axis)
     axes = sorted(normalised_axis(op, a, ndim, value) for a in given)
     if len(set(axes)) != len(axes):

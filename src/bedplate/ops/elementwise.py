@@ -17,11 +17,13 @@ from bedplate.dtypes import FLOATS, INTEGERS, DType, bfloat16, bool_, float16
 from bedplate.errors import DTypeError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Shape
 from bedplate.ops.build import Function, Value, apply_promoted, broadcast_shapes
+from bedplate.ops.leaves import constant
 from bedplate.ops.record import Gradient, NoGradient, Op, Sample, register
 from bedplate.ops.refusal import refuse_inputs
 
 NUMBERS = INTEGERS + FLOATS
 ANY = (bool_, *INTEGERS, *FLOATS)
+PLAIN_NUMBERS = (float, int)
 NARROW_FLOATS = (float16.numpy, bfloat16.numpy)
 
 NOT_DIFFERENTIABLE = NoGradient("its values are not real numbers that vary smoothly")
@@ -145,9 +147,16 @@ def binary(
     def decorate(declared: Callable[[Any, Any], Any]) -> Callable[[Value, Value], Value]:
         op = row(declared, reference, emit, gradient, promote, dtypes, result, samples)
         accepted = frozenset(dtypes)
+        floats = accepted.intersection(FLOATS)
 
         @functools.wraps(declared)
         def function(a: Value, b: Value, /) -> Value:
+            if type(b) in PLAIN_NUMBERS and getattr(a, "dtype", None) in floats:
+                b = a._from_node(constant(b, a.dtype, a.device))
+                return a._apply(op, (a, b), NO_ATTRIBUTES)
+            if type(a) in PLAIN_NUMBERS and getattr(b, "dtype", None) in floats:
+                a = b._from_node(constant(a, b.dtype, b.device))
+                return b._apply(op, (a, b), NO_ATTRIBUTES)
             try:
                 dtype = a.dtype
                 direct = dtype is b.dtype and dtype in accepted

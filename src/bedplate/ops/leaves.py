@@ -73,16 +73,18 @@ def constant(value: Scalar, dtype: DType, device: Any) -> Node:
     """
     kind = dtype.kind
     value = float(value) if kind == "f" else bool(value) if kind == "b" else int(value)
-    key = (value, dtype, device)
-    found = _cache.get(key)
-    if found is not None and (
-        value != 0 or math.copysign(1, found.attributes["value"]) == math.copysign(1, value)
-    ):
+    found = _cache.get((value, dtype))
+    if found is not None and found.device == device and (value or _same_sign(found, value)):
         return found
     node = Node(CONSTANT, (), {"value": value, "dtype": dtype}, (), dtype, device)
     if len(_cache) < CACHE_SIZE and value == value:
-        _cache.setdefault(key, node)
+        _cache[value, dtype] = node
     return node
+
+
+def _same_sign(found: Node, value: Scalar) -> bool:
+    """Whether a cached zero has the sign of `value`."""
+    return math.copysign(1, found.attributes["value"]) == math.copysign(1, value)
 
 
 def iota(axis: int, shape: Shape, dtype: DType, device: Any) -> Node:

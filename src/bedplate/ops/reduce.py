@@ -34,7 +34,7 @@ from bedplate.ops.record import NoGradient, Op, Sample, apply, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.regions import concat, slice_
 from bedplate.ops.samples import bools, floats, integers, mixed
-from bedplate.ops.views import broadcast_to, moveaxis, reshape
+from bedplate.ops.views import RESHAPE, broadcast_to, moveaxis, reshape
 
 Axis = int | tuple[int, ...] | None
 
@@ -288,7 +288,8 @@ def axis_words(function: Callable[..., Value]) -> Callable[..., Value]:
 
 def without(x: Value, axes: tuple[int, ...]) -> Value:
     """x without the given axes, which have size 1."""
-    return reshape(x, tuple(size for axis, size in enumerate(x.shape) if axis not in axes))
+    shape = tuple([size for axis, size in enumerate(x.shape) if axis not in axes])
+    return apply(RESHAPE, (x,), {"shape": shape}) if axes else x._alias()
 
 
 def reduced(op: Op, x: Value, axis: Axis, keepdims: bool) -> Value:
