@@ -64,7 +64,7 @@ def main() -> int:
     """Write or check; returns the exit status."""
     if "--check" in sys.argv[1:]:
         current = TARGET.read_text() == text()
-        print("up to date" if current else f"{TARGET} is out of date: run python tools/namespace.py")
+        print("up to date" if current else f"{TARGET}: run python tools/namespace.py")
         return 0 if current else 1
     TARGET.write_text(text())
     return 0

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bedplate.autograd import tape
-from bedplate.autograd.tape import Entry, Leaf
+from bedplate.autograd.tape import Leaf
 from bedplate.errors import GradientError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes
 from bedplate.graph.pending import LOCAL
@@ -39,8 +39,9 @@ class Gradients:
         found = self.get(tensor)
         if found is None:
             raise KeyError(
-                f"no gradient for the tensor of shape {tensor.shape} made at {tensor._node.line()}: "
-                "the root does not depend on it, or it does not require a gradient"
+                f"no gradient for the tensor of shape {tensor.shape} made at "
+                f"{tensor._node.line()}: the root does not depend on it, or it does not require "
+                "a gradient"
             )
         return found
 

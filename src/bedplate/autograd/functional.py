@@ -55,7 +55,9 @@ def value_and_grad(function: Callable[..., Any], argnums: Arguments = 0) -> Call
     def both(*arguments: Any, **keywords: Any) -> Any:
         chosen = _chosen(function, arguments, numbers)
         leaves = [arguments[i] for i in chosen]
-        value, inner = _call(lambda *given: function(*_put(arguments, chosen, given), **keywords), leaves)
+        value, inner = _call(
+            lambda *given: function(*_put(arguments, chosen, given), **keywords), leaves
+        )
         # before the walk, which may free the history
         result = _for_caller(value, inner)
         gradients = _pull(value, None, inner)
@@ -64,7 +66,9 @@ def value_and_grad(function: Callable[..., Any], argnums: Arguments = 0) -> Call
     return both
 
 
-def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def vjp(
+    function: Callable[..., Any], *primals: Any
+) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """The value of `function` and its vector-Jacobian product.
 
     primals  tensors
@@ -106,7 +110,9 @@ def jvp(
     with enable_grad():
         vector = _zeros(value).requires_grad_()
         pulled = _pull(value, vector, inner, create=True)
-        parts = [(g * t).sum() for g, t in zip(pulled, tangents, strict=True) if g._entry is not None]
+        parts = [
+            (g * t).sum() for g, t in zip(pulled, tangents, strict=True) if g._entry is not None
+        ]
         total = functools.reduce(lambda a, b: a + b, parts) if parts else _zeros(value).sum()
     return _for_caller(value, inner), _pull(total, None, [vector], own=inner)[0]
 

@@ -72,32 +72,55 @@ class Operation:
 
     def input_gradients(self, grad: Any, sources: tuple[Any, ...]) -> tuple[Any, ...]:
         """What `grad_fn` gives, as a tuple; checked where it is to be differentiated again."""
-        again = LOCAL.state.recording
-        if again:
-            self._refuse_untracked()
         before = LOCAL.state.cuts
         found = self.grad_fn(grad)
         gradients = tuple(found) if isinstance(found, tuple | list) else (found,)
-        if again and LOCAL.state.cuts != before:
-            for gradient in gradients:
-                if gradient is not None and gradient._entry is None:
-                    raise GradientError(
-                        f"{self.name}: grad_fn took values out of the graph (numpy(), item(), "
-                        "detach() or no_grad), so its result cannot be differentiated again\n"
-                        "  compute the gradient with tensor operations"
-                    )
+        if LOCAL.state.recording:
+            fault = self._fault(gradients, LOCAL.state.cuts != before)
+            if fault:
+                behind = (grad._entry, *sources)
+                return tuple(None if g is None else _refused(g, fault, behind) for g in gradients)
         return gradients
 
-    def _refuse_untracked(self) -> None:
+    def _fault(self, gradients: tuple[Any, ...], has_cut: bool) -> str:
+        """Why the gradients cannot be differentiated again; empty if they can."""
         lost = getattr(self, "_lost", None)
         if lost:
             names = ", ".join(f"self.{name}" for name in lost)
-            raise GradientError(
+            return (
                 f"{self.name}: {names} was computed in forward from values that left the graph "
                 "(numpy(), item(), detach() or no_grad), so a second derivative would be wrong\n"
                 "  compute it with tensor operations, or save the inputs and compute it in "
                 f"grad_fn; if it does not depend on the inputs, list it in {self.name}.constants"
             )
+        if has_cut and any(g is not None and g._entry is None for g in gradients):
+            return (
+                f"{self.name}: grad_fn took values out of the graph (numpy(), item(), "
+                "detach() or no_grad), so its result cannot be differentiated again\n"
+                "  compute the gradient with tensor operations"
+            )
+        return ""
+
+
+class _Refusal:
+    """An op of the tape that stands behind a gradient which must not be differentiated."""
+
+    __slots__ = ("_fault",)
+    name = "gradient"
+
+    def __init__(self, fault: str) -> None:
+        self._fault = fault
+
+    def input_gradients(self, grad: Any, sources: tuple[Any, ...]) -> tuple[Any, ...]:
+        raise GradientError(self._fault)
+
+
+def _refused(gradient: Any, fault: str, behind: tuple[Any, ...]) -> Any:
+    """The gradient, which raises when somebody differentiates it."""
+    node = gradient._node
+    nodes = (node,) * len(behind)
+    entry = Entry(_Refusal(fault), NO_ATTRIBUTES, nodes, behind, node, current_session())
+    return gradient._wrap(node, entry)
 
 
 def _apply(operation: Operation, inputs: tuple[Any, ...]) -> Any:

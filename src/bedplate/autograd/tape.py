@@ -79,7 +79,7 @@ class Entry:
         output: Any,
         session: Session,
     ) -> None:
-        self.op = op
+        self.op: Any = op
         self.attributes = attributes
         self.inputs = inputs
         self.sources = sources
@@ -219,7 +219,9 @@ def _spread(entry: Any, grad: Any, grads: dict[Any, Any], wrap: Wrap, create: bo
         index = entry.attributes["index"]
         parts[index] = grad if parts[index] is None else parts[index] + grad
         return
-    for source, gradient in zip(entry.sources, _input_gradients(entry, grad, wrap, create), strict=True):
+    for source, gradient in zip(
+        entry.sources, _input_gradients(entry, grad, wrap, create), strict=True
+    ):
         if source is not None and gradient is not None:
             known = grads.get(source)
             grads[source] = gradient if known is None else known + gradient
@@ -236,9 +238,9 @@ def _input_gradients(entry: Entry, grad: Any, wrap: Wrap, create: bool) -> tuple
             f"  it was applied at {entry.line}; use .detach() where none is meant"
         )
     inputs: Any = entry.inputs
-    output = entry.output
+    output: Any = entry.output
     if create:
-        inputs = tuple(map(wrap, entry.inputs, entry.sources))
+        inputs = tuple(map(wrap, inputs, entry.sources))
         output = wrap(output, entry)
     found = gradient(grad, inputs, output, **entry.attributes)
     return _checked(entry, found)

@@ -10,7 +10,7 @@ from bedplate.autograd import (
     value_and_grad,
     vjp,
 )
-from bedplate.tensor import random
+from bedplate.tensor import functions, random
 from bedplate.tensor.creation import (
     arange,
     asarray,
@@ -27,7 +27,6 @@ from bedplate.tensor.creation import (
 )
 from bedplate.tensor.files import load, save
 from bedplate.tensor.functions import *
-from bedplate.tensor.functions import __all__ as _functions
 from bedplate.tensor.primitives import TensorOps
 from bedplate.tensor.random import Generator, manual_seed
 from bedplate.tensor.tensor import Tensor
@@ -36,7 +35,7 @@ from bedplate.tensor.values import synchronize
 __all__ = [
     "Autograd", "Generator", "Operation", "Tensor", "TensorOps", "arange", "asarray", "empty",
     "empty_like", "enable_grad", "eye", "from_dlpack", "from_numpy", "full", "grad", "jvp",
-    "linspace", "load", "manual_seed", "no_grad", "ones", "random", "save", "synchronize",
-    "tensor", "value_and_grad", "vjp", "zeros",
+    "linspace", "load", "manual_seed", "no_grad", "ones", "random", "save", "synchronize", "tensor",
+    "value_and_grad", "vjp", "zeros",
 ]  # fmt: skip
-__all__ += _functions
+__all__ += functions.__all__

@@ -86,7 +86,11 @@ def _made(node: Node, requires_grad: bool) -> Tensor:
 
 
 def full(
-    shape: Any, fill_value: Number, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    shape: Any,
+    fill_value: Number,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """`fill_value` in every element.
 
@@ -95,7 +99,9 @@ def full(
     >>> bp.full((2,), 7).tolist()
     [7, 7]
     """
-    kind = bool_ if isinstance(fill_value, bool) else int64 if isinstance(fill_value, int) else float32
+    kind = (
+        bool_ if isinstance(fill_value, bool) else int64 if isinstance(fill_value, int) else float32
+    )
     wanted = kind if dtype is None else as_dtype(dtype)
     sizes = as_sizes("full", (shape,))
     return _made(creation.full(_like(device, wanted), sizes, fill_value, wanted), requires_grad)
@@ -111,10 +117,14 @@ def zeros(
     >>> bp.zeros(2, 1).tolist()
     [[0.0], [0.0]]
     """
-    return full(as_sizes("zeros", shape), 0, float32 if dtype is None else dtype, device, requires_grad)
+    return full(
+        as_sizes("zeros", shape), 0, float32 if dtype is None else dtype, device, requires_grad
+    )
 
 
-def ones(*shape: Any, dtype: Any = float32, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(
+    *shape: Any, dtype: Any = float32, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """1 in every element.
 
     shape   sizes, as one tuple or one after the other
@@ -122,7 +132,9 @@ def ones(*shape: Any, dtype: Any = float32, device: Any = None, requires_grad: b
     >>> bp.ones((2,)).tolist()
     [1.0, 1.0]
     """
-    return full(as_sizes("ones", shape), 1, float32 if dtype is None else dtype, device, requires_grad)
+    return full(
+        as_sizes("ones", shape), 1, float32 if dtype is None else dtype, device, requires_grad
+    )
 
 
 def empty(*shape: Any, dtype: Any = float32, device: Any = None) -> Tensor:
@@ -136,7 +148,11 @@ def empty_like(x: Tensor, dtype: Any = None) -> Tensor:
 
 
 def arange(
-    start: Number, stop: Number | None = None, step: Number = 1, dtype: Any = None, device: Any = None
+    start: Number,
+    stop: Number | None = None,
+    step: Number = 1,
+    dtype: Any = None,
+    device: Any = None,
 ) -> Tensor:
     """start, start + step, ... before stop; with one argument from 0 up to it.
 
@@ -156,7 +172,12 @@ def arange(
 
 
 def linspace(
-    start: float, stop: float, num: int, dtype: Any = float32, device: Any = None, endpoint: bool = True
+    start: float,
+    stop: float,
+    num: int,
+    dtype: Any = float32,
+    device: Any = None,
+    endpoint: bool = True,
 ) -> Tensor:
     """`num` numbers from start to stop at equal distances.
 
@@ -166,7 +187,9 @@ def linspace(
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     wanted = float32 if dtype is None else as_dtype(dtype)
-    return _made(creation.linspace(_like(device, wanted), start, stop, num, wanted, endpoint), False)
+    return _made(
+        creation.linspace(_like(device, wanted), start, stop, num, wanted, endpoint), False
+    )
 
 
 def eye(
@@ -182,5 +205,3 @@ def eye(
     wanted = float32 if dtype is None else as_dtype(dtype)
     width = rows if columns is None else columns
     return _made(creation.eye(_like(device, wanted), rows, width, offset, wanted), False)
-
-

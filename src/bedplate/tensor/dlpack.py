@@ -79,7 +79,8 @@ def _bfloat16(capsule: Any) -> np.ndarray[Any, Any] | None:
     strides = _strides_bytes(tensor, shape)
     n_bytes = 2 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
     start = tensor.data + tensor.byte_offset
-    raw = np.frombuffer((ctypes.c_uint8 * n_bytes).from_address(start), np.uint16)
+    memory = memoryview((ctypes.c_uint8 * n_bytes).from_address(start))
+    raw = np.frombuffer(memory, np.uint16)
     return np.lib.stride_tricks.as_strided(raw, shape, strides).copy().view(ml_dtypes.bfloat16)
 
 

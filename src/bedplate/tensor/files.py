@@ -57,7 +57,9 @@ def save(tensors: Any, path: PathLike, metadata: Mapping[str, str] | None = None
         safetensors.write_atomically(path, [_npy(tensors)])
         return
     if not isinstance(tensors, Mapping):
-        raise TypeError(f"save: a {ending} file holds a table of tensors, got {type(tensors).__name__}")
+        raise TypeError(
+            f"save: a {ending} file holds a table of tensors, got {type(tensors).__name__}"
+        )
     if ending == ".safetensors":
         arrays = {name: array_of(tensor.detach()) for name, tensor in tensors.items()}
         safetensors.write(path, arrays, metadata)
@@ -120,7 +122,10 @@ def _npz(tensors: Mapping[str, Tensor]) -> bytes:
 def _read_npy(file: Any, size_bytes: int) -> np.ndarray[Any, Any]:
     """One array, after its header was checked against the bytes that there are."""
     version = np.lib.format.read_magic(file)
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
     if version not in readers:
         raise ValueError(f"version {version} of the .npy format is not supported")
     shape, fortran, dtype = readers[version](file)

@@ -48,6 +48,7 @@ from bedplate.ops.exponential import exp, exp2, expm1, log, log10, log1p, log2, 
 from bedplate.ops.exponential import pow_ as pow
 from bedplate.ops.gather import embedding, take, take_along_axis
 from bedplate.ops.losses import cross_entropy, mse_loss
+from bedplate.ops.matmul import matmul
 from bedplate.ops.norms import layer_norm, rms_norm
 from bedplate.ops.reduce import argmax, argmin, prod
 from bedplate.ops.reduce import all_ as all
@@ -150,6 +151,7 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logsumexp",
+    "matmul",
     "matrix_transpose",
     "max",
     "maximum",

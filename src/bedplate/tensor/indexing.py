@@ -74,14 +74,15 @@ def _arrays_of(item: Any) -> list[_Array]:
         if item.dtype.is_integer:
             return [_Array(item.astype(int64))]
         item = item.numpy() if item.dtype is bool_ else item
-    array = item if hasattr(item, "dtype") else to_array(item)
-    if not hasattr(array, "_node") and array.size == 0 and isinstance(item, list):
-        array = array.astype(np.int64)
+    dtype = getattr(item, "dtype", None)
+    array = np.empty(0) if hasattr(item, "_node") else np.asarray(to_array(item))
+    if isinstance(item, list) and not array.size:
+        array, dtype = array.astype(np.int64), None
     if array.dtype == np.bool_:
-        return _mask_arrays(np.asarray(array))
-    if getattr(array.dtype, "kind", "") not in "iu":
-        raise IndexError(f"indexing: an index is an integer or a bool, not {array.dtype}")
-    return [_Array(np.asarray(array).astype(np.int64))]
+        return _mask_arrays(array)
+    if array.dtype.kind not in "iu":
+        raise IndexError(f"indexing: an index is an integer or a bool, not {dtype or array.dtype}")
+    return [_Array(array.astype(np.int64))]
 
 
 def _mask_arrays(mask: np.ndarray[Any, Any]) -> list[_Array]:
@@ -183,7 +184,7 @@ def put(x: Any, key: Any, value: Any) -> Any:
 
 def _fitting(x: Any, value: Any) -> Any:
     """`value` as a tensor of the dtype of `x`."""
-    given = value
+    given: Any = value
     if is_number(value):
         kind = "b" if isinstance(value, bool) else "i" if isinstance(value, int) else "f"
     else:
@@ -195,7 +196,7 @@ def _fitting(x: Any, value: Any) -> Any:
             f"x[...] = v: v is {what}, x is {x.dtype}\n"
             "  an assignment keeps the dtype; convert one side with .astype(...)"
         )
-    return number(x, value) if is_number(value) else value.astype(x.dtype)
+    return number(x, value) if given is value and is_number(given) else value.astype(x.dtype)
 
 
 def _whole_mask(x: Any, items: list[Any], value: Any) -> Any:

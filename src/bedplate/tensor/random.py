@@ -59,7 +59,9 @@ class Generator:
         with self._lock:
             self.state._rebind(state._node)
 
-    def draw(self, function: Callable[..., Any], *arguments: Any, device: Any = None, **keywords: Any) -> Any:
+    def draw(
+        self, function: Callable[..., Any], *arguments: Any, device: Any = None, **keywords: Any
+    ) -> Any:
         """`function(state, *arguments)` for one draw; see ops/random.py for such functions."""
         place = current_device() if device is None else Device(device)
         with self._lock:
@@ -68,14 +70,24 @@ class Generator:
         return result
 
     def uniform(
-        self, shape: Shape, low: float = 0.0, high: float = 1.0, dtype: Any = float32, device: Any = None
+        self,
+        shape: Shape,
+        low: float = 0.0,
+        high: float = 1.0,
+        dtype: Any = float32,
+        device: Any = None,
     ) -> Tensor:
         """Uniform numbers in [low, high)."""
         sizes = as_sizes("uniform", (shape,))
         return self.draw(ops.uniform, sizes, low, high, dtype, device=device)
 
     def normal(
-        self, shape: Shape, mean: float = 0.0, std: float = 1.0, dtype: Any = float32, device: Any = None
+        self,
+        shape: Shape,
+        mean: float = 0.0,
+        std: float = 1.0,
+        dtype: Any = float32,
+        device: Any = None,
     ) -> Tensor:
         """Normal numbers."""
         sizes = as_sizes("normal", (shape,))

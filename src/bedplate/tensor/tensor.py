@@ -298,7 +298,7 @@ class Tensor(Assignment, Operators):
         return self.to(Device("cpu"))
 
     @property
-    def T(self) -> Tensor:  # noqa: N802
+    def T(self) -> Tensor:
         """The transpose of a matrix.
 
         raises  ShapeError unless there are two axes; see `mT` for stacks of matrices
@@ -330,7 +330,7 @@ class Tensor(Assignment, Operators):
         if wanted and self._entry is None:
             if self.dtype.kind not in "fc":
                 raise DTypeError(
-                    f"requires_grad: only floating point tensors have gradients, this is {self.dtype}\n"
+                    f"requires_grad: only floating point tensors have gradients, not {self.dtype}\n"
                     "  convert it with .astype(bp.float32)"
                 )
             self._entry = Leaf(self)

@@ -45,4 +45,4 @@ def _is_plain(array: np.ndarray[Any, Any]) -> bool:
     if array.dtype.kind != "f" or not array.size:
         return True
     magnitudes = np.abs(array[np.isfinite(array) & (array != 0)])
-    return not magnitudes.size or float(magnitudes.max()) < 1e4 and float(magnitudes.min()) > 1e-3
+    return not magnitudes.size or (magnitudes.max() < 1e4 and magnitudes.min() > 1e-3)
