@@ -10,8 +10,7 @@ import math
 
 from bedplate.errors import ShapeError
 from bedplate.ops.softmax import softmax
-from bedplate.tensor import Tensor, arange, where
-from bedplate.tensor import dropout as drop
+from bedplate.tensor import Tensor, arange, random, where
 
 
 def attention(
@@ -89,6 +88,6 @@ def masked_attention(
         scores = where(mask, scores, -math.inf)
     weights = softmax(scores, axis=-1)
     if dropout:
-        weights = drop(weights, dropout)
+        weights = random.dropout(weights, dropout)
     y = weights.reshape((batch, n_kv_heads, group * time, n_seen)) @ v  # (B, K, G T, d)
     return y.reshape((batch, n_heads, time, size))

@@ -10,8 +10,7 @@ from bedplate.ops.norms import layer_norm, rms_norm
 from bedplate.ops.rope import rope, swiglu
 from bedplate.ops.softmax import log_softmax, logsumexp, softmax
 from bedplate.ops.trigonometry import tanh
-from bedplate.tensor import Tensor
-from bedplate.tensor import dropout as drop
+from bedplate.tensor import Tensor, random
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -32,7 +31,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
     training   off: x as it is
     """
-    return drop(x, p) if training and p > 0 else x
+    return random.dropout(x, p) if training and p > 0 else x
 
 
 __all__ = [

@@ -33,6 +33,7 @@ class RunState:
     step: int
     seconds: float
     batches: dict[str, Any]
+    random: list[int]
     origin: dict[str, Any]
     config: dict[str, Any]
 
@@ -74,6 +75,7 @@ def read(out: Path) -> RunState:
             int(place["step"]),
             float(place["seconds"]),
             dict(place["batches"]),
+            [int(word) for word in place["random"]],
             dict(place["origin"]),
             dict(place["config"]),
         )

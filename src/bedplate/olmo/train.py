@@ -39,7 +39,7 @@ from bedplate.olmo.curve import write_curve
 from bedplate.olmo.model import Olmo3
 from bedplate.olmo.presets import PRESETS, Preset
 from bedplate.optim import SkipStepAdamW, clip_grad_norm_, warmup_cosine
-from bedplate.tensor import Tensor, jit, manual_seed, no_grad, tensor
+from bedplate.tensor import Tensor, jit, manual_seed, no_grad, random, tensor
 
 Z_LOSS = 1e-5  # OLMo 2 and 3
 MAX_GRAD_NORM = 1.0
@@ -332,6 +332,7 @@ class Trainer:
                 "step": self.step,
                 "seconds": self.seconds,
                 "batches": self.batches.state_dict(),
+                "random": random.get_state().tolist(),
                 "origin": self.origin,
                 "config": self.config.to_dict(),
             },
@@ -342,6 +343,7 @@ class Trainer:
         self.model.load_state_dict(state.parameters)
         self.optimizer.load_state_dict(state.optimizer)
         self.batches.load_state_dict(state.batches)
+        random.set_state(tensor(np.array(state.random, np.uint32)))
         self.step, self.seconds = state.step, state.seconds
 
     def finish(self) -> TrainResult:
