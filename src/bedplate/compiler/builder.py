@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bedplate.devices.cpu.runner import n_workers
+from bedplate.devices.cpu.runner import Slot, n_workers
 from bedplate.dtypes import DType
 from bedplate.errors import InternalError
 
@@ -153,7 +153,7 @@ class PlanBuilder:
     ) -> Launch:
         """Enter one launch. Words are View (its first element), BufferRef, int or float."""
         for word in words:
-            if not isinstance(word, (View, BufferRef, int, float)):
+            if not isinstance(word, View | BufferRef | Slot | int | float):
                 raise InternalError(f"launch {name}: a word may not be {word!r}")
         entry = Launch(
             kernel, list(words), int(items), [*reads, *self._epilogue_reads], list(writes),

@@ -26,6 +26,8 @@ def cuts_of(dims: Dims) -> set[int]:
 def compatible(cuts: Iterable[int]) -> bool:
     """Whether axes exist that end at each of the cuts: each must divide the next."""
     ordered = sorted(cuts)
+    if 0 in ordered:
+        return True  # nothing is there to be walked
     return all(b % a == 0 for a, b in zip(ordered, ordered[1:], strict=False))
 
 
