@@ -7,8 +7,7 @@
 [2.0, 4.0]
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bedplate import errors
 from bedplate.config import config
@@ -32,6 +31,7 @@ from bedplate.dtypes import (
     uint32,
     uint64,
 )
+from bedplate.later import __getattr__ as __getattr__
 from bedplate.tensor import (
     Autograd,
     Generator,
@@ -131,12 +131,3 @@ __all__ = [
     "zeros",
 ]  # fmt: skip
 __all__ += functions.__all__
-
-# the floors that a script may not need are imported when they are first named
-_LATER = ("cli", "compiler", "data", "kernel", "memory", "nn", "olmo", "optim")
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return importlib.import_module(f"bedplate.{name}")
-    raise AttributeError(f"module 'bedplate' has no attribute {name!r}")

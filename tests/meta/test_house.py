@@ -57,7 +57,14 @@ def only_re_exports(tree: ast.Module) -> Iterator[tuple[int, str]]:
             isinstance(target, ast.Name) and target.id in ("__all__", "__version__")
             for target in node.targets
         )
-        if not (is_docstring or is_list or isinstance(node, ast.Import | ast.ImportFrom)):
+        is_more = isinstance(node, ast.AugAssign) and ast.unparse(node).startswith("__all__ += ")
+        is_for_editors = (
+            isinstance(node, ast.If)
+            and ast.unparse(node.test) == "TYPE_CHECKING"
+            and all(isinstance(inner, ast.ImportFrom) for inner in node.body)
+        )
+        is_import = isinstance(node, ast.Import | ast.ImportFrom)
+        if not (is_docstring or is_list or is_more or is_for_editors or is_import):
             yield node.lineno, "more than re-exports in an __init__.py"
 
 

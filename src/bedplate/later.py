@@ -1,0 +1,16 @@
+"""Parts of the package that are imported when they are first named, so that `import bedplate`
+stays quick for a script that does not need them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+PARTS = ("cli", "compiler", "data", "kernel", "memory", "nn", "olmo", "optim")
+
+
+def __getattr__(name: str) -> Any:
+    """The module-level hook of the package: `bedplate.NAME` for a part not imported yet."""
+    if name in PARTS:
+        return importlib.import_module(f"bedplate.{name}")
+    raise AttributeError(f"module 'bedplate' has no attribute {name!r}")
