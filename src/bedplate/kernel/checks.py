@@ -28,7 +28,7 @@ from bedplate.kernel.ir import NO_ATTRIBUTES, Instruction, Program, While, all_p
 from bedplate.kernel.lower import FunctionLowering, Module, constant_text, symbol_of
 from bedplate.kernel.machine import out_of_bounds_text
 from bedplate.kernel.target import Target
-from bedplate.kernel.types import i1, vec
+from bedplate.kernel.types import element, i1, vec
 
 # The record: failure (0 or a site's number + 1), address, low, high, number of ranges, then
 # (low, high) of each.
@@ -83,8 +83,7 @@ class Record:
         self.words[0] = 0
         name, instruction, what = sites.known[failure - 1]
         where = f"kernel {name}: {instruction.op} at {line_of(instruction.site)}"
-        pointee = instruction.operands[0].type.element
-        size = pointee.itemsize if pointee is not None else 1
+        size = element(instruction.operands[0].type).itemsize
         raise KernelBoundsError(
             out_of_bounds_text(where, instruction, address, size, what, low, high)
         )
@@ -284,12 +283,13 @@ class _CheckedLowering(FunctionLowering):
             active = self.new(f"extractelement {t} {self.text(mask)}, i64 {lane}")
             address = self.lane_address(instruction, base, lane)
             good_lane = self.lane_check(instruction, active, address, extents)
-            good = self.new(f"insertelement {vec(i1, lanes).llvm} {good}, i1 {good_lane}, i64 {lane}")
+            good = self.new(
+                f"insertelement {vec(i1, lanes).llvm} {good}, i1 {good_lane}, i64 {lane}"
+            )
         return good
 
     def lane_address(self, instruction: Instruction, base: str, lane: int) -> str:
-        pointee = instruction.operands[0].type.element
-        size = pointee.itemsize if pointee is not None else 1
+        size = element(instruction.operands[0].type).itemsize
         if instruction.op not in ("gather", "scatter"):
             return self.new(f"add i64 {base}, {lane * size}")
         indices = instruction.operands[1]
@@ -304,8 +304,7 @@ class _CheckedLowering(FunctionLowering):
         before, then, end = self.label, self.new_label("then"), self.new_label("end")
         self.line(f"br i1 {active}, label %{then}, label %{end}")
         self.open_label(then)
-        pointee = instruction.operands[0].type.element
-        size = pointee.itemsize if pointee is not None else 1
+        size = element(instruction.operands[0].type).itemsize
         good = self.check(instruction, address, size, extents)
         self.line(f"br label %{end}")
         self.open_label(end)

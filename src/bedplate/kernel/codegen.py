@@ -33,8 +33,12 @@ _serial = itertools.count()
 @functools.cache
 def target_machine(target: Target) -> Any:
     """LLVM's code generator for a target."""
-    return binding().Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
+    return (
+        binding()
+        .Target.from_triple(target.triple)
+        .create_target_machine(
+            cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
+        )
     )
 
 

@@ -18,8 +18,8 @@
 
 A `loop` counts i64 from the first operand while it is below (for a negative step: above) the
 second; a step that is not positive at run time means no turn at all. Mutable locals are the
-instructions `var`, `get` and `set`; `give_back` returns. Other programs are called
-through `call`; its attribute `callee` counts the kernels of the text from 0 (in a Program: its callees).
+instructions `var`, `get` and `set`; `give_back` returns. Other programs are called through
+`call`; its attribute `callee` counts the kernels of the text from 0 (in memory: the callees).
 `print_program` writes this text and `read.read_program` reads it back.
 """
 

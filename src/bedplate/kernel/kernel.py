@@ -180,9 +180,7 @@ class Kernel:
                 )
             return self._checked
 
-    def interpret(
-        self, *args: Any, memory: Sequence[Any] = (), watch: Watch | None = None
-    ) -> Any:
+    def interpret(self, *args: Any, memory: Sequence[Any] = (), watch: Watch | None = None) -> Any:
         """Run the program in Python, every access checked, with the same results.
 
         args    as for a call: numbers and NumPy arrays
@@ -257,9 +255,16 @@ def _evaluate(annotation: Any, function: Callable[..., Any], names: dict[str, An
 def kernel(function: Callable[..., Any]) -> Kernel:
     """Make a kernel of a function whose parameters are annotated with types of the language.
 
+    raises KernelError if an annotation is missing or is no type of the language
+    >>> import numpy as np
+    >>> from bedplate.kernel import f32, i64, load, loop, ptr, store
     >>> @kernel
     ... def double(n: i64, x: ptr(f32)):
     ...     for i in loop(n):
     ...         store(x + i, load(x + i) * 2)
+    >>> x = np.array([1.0, 2.0], np.float32)
+    >>> double(2, x)
+    >>> x
+    array([2., 4.], dtype=float32)
     """
     return Kernel(function, sys._getframe(1).f_locals)

@@ -20,7 +20,7 @@ from bedplate.kernel.arguments import Convention, ctype_of, numpy_dtype
 from bedplate.kernel.context import line_of
 from bedplate.kernel.instructions import OPERATIONS
 from bedplate.kernel.ir import Block, Instruction, Loop, Program, While
-from bedplate.kernel.types import Type
+from bedplate.kernel.types import Type, element
 
 Watch = Callable[[Instruction, Any], None]
 
@@ -94,10 +94,10 @@ class Machine:
         self.regions.append(region)
         return region
 
-    def local(self, instruction: Instruction, element: Type, count: int) -> Pointer:
-        memory = np.zeros(count * element.itemsize + 64, np.uint8)
+    def local(self, instruction: Instruction, pointee: Type, count: int) -> Pointer:
+        memory = np.zeros(count * pointee.itemsize + 64, np.uint8)
         start = -memory.ctypes.data % 64
-        memory = memory[start : start + count * element.itemsize]
+        memory = memory[start : start + count * pointee.itemsize]
         region = Region("local", memory.ctypes.data, memory, np.zeros(len(memory), bool))
         self.regions.append(region)
         return Pointer(region.address, region)
@@ -110,8 +110,7 @@ class Machine:
         return None
 
     def _place(self, instruction: Instruction, pointer: Pointer, lane: int) -> tuple[Region, slice]:
-        pointee = instruction.operands[0].type.element
-        size = pointee.itemsize if pointee is not None else 1
+        size = element(instruction.operands[0].type).itemsize
         address = pointer.address + lane * size
         region = pointer.region or self.find(address)
         if region is None or not region.address <= address <= region.end - size:
@@ -126,9 +125,9 @@ class Machine:
                 f"{self.where(instruction)}: reads a local array before it is written\n"
                 "  legal: store to every element first"
             )
-        pointee = instruction.operands[0].type.element
+        pointee = element(instruction.operands[0].type)
         word = region.memory[place]
-        if pointee is not None and pointee.is_pointer:
+        if pointee.is_pointer:
             address = int(word.view(np.uint64)[0])
             return Pointer(address, self.find(address))
         return word[0] != 0 if pointee.name == "i1" else word.view(numpy_dtype(pointee))[0]
@@ -137,7 +136,7 @@ class Machine:
         region, place = self._place(instruction, pointer, lane)
         if isinstance(value, Pointer):
             value = np.uint64(value.address)
-        pointee = instruction.operands[0].type.element
+        pointee = element(instruction.operands[0].type)
         dtype = np.dtype(np.uint64) if pointee.is_pointer else numpy_dtype(pointee)
         region.memory[place] = np.array([value]).astype(dtype).view(np.uint8)
         if region.written is not None:
@@ -205,9 +204,7 @@ class Machine:
         """Run a program on values; its result as a NumPy scalar, or None."""
         outer = self.program, self.values
         self.program = program
-        self.values = {
-            p.number: v for p, v in zip(program.parameters, values, strict=True)
-        }
+        self.values = {p.number: v for p, v in zip(program.parameters, values, strict=True)}
         n_regions = len(self.regions)
         result = settle(program.result, 0) if program.result else None
         try:
@@ -319,9 +316,7 @@ def interpret(
     for i, array in enumerate(memory):
         machine.add_array(f"memory[{i}]", array)
     values: list[Any] = []
-    for name, type_, arg, word in zip(
-        convention.names, convention.types, args, words, strict=True
-    ):
+    for name, type_, arg, word in zip(convention.names, convention.types, args, words, strict=True):
         if isinstance(arg, np.ndarray):
             region = machine.add_array(name, arg)
             values.append(Pointer(region.address, region))

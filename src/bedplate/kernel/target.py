@@ -25,6 +25,7 @@ class Processor:
 class Target:
     """A processor and the width of its vectors; `processor` is None for this machine's own.
 
+    >>> from bedplate.kernel.types import f32
     >>> Target("avx2", 256, Processor("x86_64-unknown-linux-gnu", "haswell")).lanes(f32)
     8
     """

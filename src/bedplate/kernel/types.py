@@ -115,9 +115,7 @@ def vec(element: Type, lanes: int) -> Type:
             f"vec: {element!r} cannot be the element of a vector\n  legal: {', '.join(BY_NAME)}"
         )
     if not isinstance(lanes, int) or not 1 <= lanes <= MAX_LANES or lanes & (lanes - 1):
-        raise KernelError(
-            f"vec: {lanes!r} lanes\n  legal: a power of two from 1 to {MAX_LANES}"
-        )
+        raise KernelError(f"vec: {lanes!r} lanes\n  legal: a power of two from 1 to {MAX_LANES}")
     return Type(
         f"vec({element.name},{lanes})", element.bits, element.is_float, element.is_signed,
         f"<{lanes} x {element.llvm}>", element.itemsize, element, lanes,

@@ -162,8 +162,9 @@ def round_float(type_: Type, value: float) -> float:
     if type_ is f32:
         return ctypes.c_float(value).value
     if type_ is f16 or type_ is bf16:
+        narrow = np.float16 if type_ is f16 else ml_dtypes.bfloat16
         with np.errstate(over="ignore"):
-            return float(np.float32(value).astype(np.float16 if type_ is f16 else ml_dtypes.bfloat16))
+            return float(np.float32(value).astype(narrow))
     return value
 
 

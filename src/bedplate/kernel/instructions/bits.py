@@ -60,9 +60,7 @@ def _shift_right(lowering: Any, instruction: Any) -> str:
     if _in_range_literal(instruction):
         return lowering.new(f"{op} {t} {a}, {amount}")
     if not type_.is_signed:
-        return _zero_beyond_width(
-            lowering, type_, lowering.new(f"lshr {t} {a}, {amount}"), amount
-        )
+        return _zero_beyond_width(lowering, type_, lowering.new(f"lshr {t} {a}, {amount}"), amount)
     operands = [f"{t} {amount}", f"{t} {constant(type_, type_.bits - 1)}"]
     clamped = lowering.intrinsic(f"llvm.umin.{suffix(type_)}", t, operands)
     return lowering.new(f"ashr {t} {a}, {clamped}")

@@ -208,9 +208,7 @@ def splat_text(lowering: Any, type_: Type, text: str) -> str:
     """A scalar's text as the text of a vector with it in every lane."""
     t, n = type_.llvm, type_.lanes
     first = lowering.new(f"insertelement {t} poison, {type_.scalar.llvm} {text}, i64 0")
-    return lowering.new(
-        f"shufflevector {t} {first}, {t} poison, <{n} x i32> zeroinitializer"
-    )
+    return lowering.new(f"shufflevector {t} {first}, {t} poison, <{n} x i32> zeroinitializer")
 
 
 def _emit_splat(lowering: Any, instruction: Any) -> str:

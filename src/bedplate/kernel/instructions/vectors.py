@@ -133,4 +133,3 @@ define("reduce_min", _emit_reduce, _tree(lambda a, b: np.where((a < b) | (a != a
 define("reduce_max", _emit_reduce, _tree(lambda a, b: np.where((a > b) | (a != a), a, b)))
 define("reduce_and", _emit_reduce, _tree(np.bitwise_and))
 define("reduce_or", _emit_reduce, _tree(np.bitwise_or))
-

@@ -1,0 +1,1 @@
+"""The functions of the kernel language, by subject; bedplate.kernel re-exports them."""

@@ -57,6 +57,7 @@ def call_pointer(
 def extern(name: str, result: Type | None, types: Sequence[Type]) -> Callable[..., Any]:
     """A function of the C library (any symbol of the process) that kernels can call.
 
+    >>> from bedplate.kernel.types import i32
     >>> getpid = extern("getpid", i32, ())
     """
 
