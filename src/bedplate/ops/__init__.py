@@ -1,3 +1,7 @@
 """The ops floor: what each operation is. Start at record.py; operators.py gives the overview."""
 
+from bedplate.ops import losses as losses
+from bedplate.ops import norms as norms
+from bedplate.ops import random as random
+from bedplate.ops import rope as rope
 from bedplate.ops.operators import Operators as Operators

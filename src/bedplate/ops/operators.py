@@ -26,6 +26,7 @@ from bedplate.ops import (
     trigonometry,
     views,
 )
+from bedplate.ops import matmul as products
 from bedplate.ops import softmax as rows
 from bedplate.ops.build import is_number
 
@@ -62,6 +63,8 @@ class Operators:
     __rsub__ = _reflected(arithmetic.subtract)
     __mul__ = arithmetic.multiply
     __rmul__ = _reflected(arithmetic.multiply)
+    __matmul__ = products.matmul
+    __rmatmul__ = _reflected(products.matmul)
     __truediv__ = arithmetic.divide
     __rtruediv__ = _reflected(arithmetic.divide)
     __floordiv__ = arithmetic.floor_divide
@@ -107,6 +110,7 @@ class Operators:
     minimum = arithmetic.minimum
     maximum = arithmetic.maximum
     clip = clamp = arithmetic.clip
+    matmul = products.matmul
 
     isnan = comparison.isnan
     isinf = comparison.isinf
