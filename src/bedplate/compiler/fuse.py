@@ -32,6 +32,7 @@ MAX_MEMBERS = 160  # keeps compile times and register pressure in bounds
 MAX_SOURCES = 40
 SPLIT_ROWS = 4  # with at most so many rows, long rows are split over several items
 MIN_ROW = 8  # columns below which a row value is not worth a scalar evaluation
+SMALL = 1 << 14  # elements of a domain that takes about as long as a launch
 READS_BASE = 1 << 12  # elements of an input that make sharing it worth a merger
 
 
@@ -57,6 +58,7 @@ class Fuser:
             self._enter(node)
         if config.fusion:
             self._join_readers()
+            self._join_small()
         self._finish()
         return self._sorted()
 
@@ -70,12 +72,32 @@ class Fuser:
             return
         producers = {id(g): g for g in self._producers(node) if g.kind == FUSED}
         for producer in sorted(producers.values(), key=lambda g: -g.position):
-            if self.group[node] is not producer:
-                self._try_merge(producer, self.group[node])
+            here = self.group[node]
+            if here is not producer and not self._holds_up(producer, here):
+                self._try_merge(producer, here)
+
+    def _holds_up(self, producer: Group, reader: Group) -> bool:
+        """Whether a small producer would have to wait for more than it needs itself.
+
+        A count or a scale may be what a large kernel waits for: were it computed together with
+        what comes after that kernel, the two could not be one.
+        """
+        return producer.total < SMALL and bool(
+            reader.ancestors & ~(producer.ancestors | producer.bits)
+        )
+
+    def _join_small(self) -> None:
+        """The small groups that were left apart at first."""
+        for node in self.order:
+            if node in self.group and self.group[node].kind == FUSED:
+                for producer in list(self._producers(node)):
+                    here = self.group[node]
+                    if producer.kind == FUSED and producer is not here and producer.total < SMALL:
+                        self._try_merge(self._now(producer), here)
 
     def _single(self, node: Node) -> Group:
         kind = {"kernel": KERNEL, "assemble": ASSEMBLE}.get(node.op.kind, FUSED)
-        group = Group(kind, numel(node), members=[node], bits=1 << len(self.groups))
+        group = Group(kind, numel(node), members=[node], bits=1 << self.place[node])
         group.position = self.place[node]
         group.sources = {self.access_of(source).base for source in node.inputs}
         if node.op.kind == "reduce":

@@ -160,7 +160,9 @@ class ProgramBuilder:
             here = self._add(CheckedIndex(inputs[0], node.dtype, node.attributes.get("wrap", True)))
             self.words[here] = [node.attributes["size"], self.context.site_of(node)]
             return here
-        return self._add(Apply(node.op, Exact(node.attributes), node.dtype, inputs))
+        value = Apply(node.op, Exact(node.attributes), node.dtype, inputs)
+        key = (value, numel(node))  # equal values are computed once
+        return self.known[key] if key in self.known else self._add(value, key)
 
     def _read(self, source: Node, size: int) -> int:
         access = self.context.access_of(source)

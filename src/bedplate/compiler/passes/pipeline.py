@@ -17,6 +17,7 @@ from bedplate.compiler.passes.cse import cse
 from bedplate.compiler.passes.expand_composed import expand_composed
 from bedplate.compiler.passes.fold import fold
 from bedplate.compiler.passes.reductions import reductions
+from bedplate.compiler.passes.rematerialise import rematerialise
 from bedplate.compiler.passes.verify import verify
 from bedplate.compiler.passes.views import views
 from bedplate.compiler.print_graph import graph_text
@@ -56,8 +57,8 @@ def passes() -> tuple[Pass, ...]:
         Pass(cse, "cse"),
         Pass(algebra, "algebra"),
         Pass(reductions),
+        Pass(rematerialise, "fusion"),
         Pass(views),
-        Pass(cse, "cse"),
     )
 
 
