@@ -184,11 +184,12 @@ def _last_logits(logits: Tensor) -> np.ndarray:
 
 def _captured_step(model: Olmo3) -> Callable[..., Any]:
     """The step of one token, captured once a model."""
-    if model.captured_step is None:
+    step = model.captured_step
+    if step is None:
         # the captured function must not keep its model alive
         reference = weakref.ref(model)
-        model.captured_step = jit(lambda *inputs: _step(reference(), *inputs))
-    return model.captured_step
+        step = model.captured_step = jit(lambda *inputs: _step(reference(), *inputs))
+    return step
 
 
 def _step(model: Any, ids: Tensor, position: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:

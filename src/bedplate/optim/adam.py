@@ -42,22 +42,27 @@ class Adam(Optimizer):
         _check(type(self).__name__, betas, eps)
         defaults = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, defaults)
-        self._corrections: dict[tuple[float, float], tuple[Tensor, Tensor]] = {}
 
-    def _before(self) -> None:
-        super()._before()
-        # in float64: 1 - 0.999 has only four right digits in float32
-        pairs = {group["betas"] for group in self.param_groups}
+    def _begin(self) -> dict[str, Tensor]:
+        shared = super()._begin()
         count = self.step_count
-        self._corrections = {
-            pair: (1.0 - pair[0] ** count, (1.0 - pair[1] ** count).sqrt()) for pair in pairs
-        }
+        for betas in {group["betas"] for group in self.param_groups}:
+            # in float64: 1 - 0.999 has only four right digits in float32
+            shared[f"first {betas}"] = 1.0 - betas[0] ** count
+            shared[f"root second {betas}"] = (1.0 - betas[1] ** count).sqrt()
+        return shared
 
     def _updated(
-        self, group: ParameterGroup, weight: Tensor, grad: Tensor, state: dict[str, Tensor]
+        self,
+        group: ParameterGroup,
+        weight: Tensor,
+        grad: Tensor,
+        state: dict[str, Tensor],
+        shared: dict[str, Tensor],
     ) -> dict[str, Tensor]:
         first, second = group["betas"]
-        correction, root_correction = self._corrections[group["betas"]]
+        correction = shared[f"first {group['betas']}"]
+        root_correction = shared[f"root second {group['betas']}"]
         decay = group["weight_decay"]
         if self.decoupled:
             weight = weight * (1.0 - group["lr"] * decay).astype(weight.dtype)
@@ -127,29 +132,33 @@ class SkipStepAdamW(AdamW):
         self.grad_norms = zeros((window,), dtype=float64)
         self.n_seen = zeros((), dtype=float64)
         self.n_skipped = zeros((), dtype=float64)
-        self._taken: Tensor | None = None
 
     def step(self, loss: Tensor | None = None, grad_norm: Tensor | None = None) -> None:
         """Update every parameter that has a gradient, unless the step is an outlier."""
+        if loss is None or grad_norm is None:
+            raise ValueError("SkipStepAdamW: step needs the step's loss and grad_norm")
         with no_grad():
-            if loss is None or grad_norm is None:
-                raise ValueError("SkipStepAdamW: step needs the step's loss and grad_norm")
-            self._judge(loss.detach().astype(float64), grad_norm.detach().astype(float64))
-            super().step()
+            taken = self._judge(loss.detach().astype(float64), grad_norm.detach().astype(float64))
+            before = self.step_count.detach()
+            shared = {**self._begin(), "taken": taken}
+            self.step_count.assign(where(taken, self.step_count, before))
+            self._update(shared)
 
-    def _judge(self, loss: Tensor, grad_norm: Tensor) -> None:
+    def _judge(self, loss: Tensor, grad_norm: Tensor) -> Tensor:
         """Decide whether the step is taken, and remember its loss and norm."""
         finite = isfinite(loss) & isfinite(grad_norm)
         usual = self._is_usual(loss, self.losses) & self._is_usual(grad_norm, self.grad_norms)
-        self._taken = finite & usual
+        taken = finite & usual
         place = arange(self.window, dtype=float64) == self.n_seen % float(self.window)
         place = place & finite
         self.losses.assign(where(place, loss, self.losses))
         self.grad_norms.assign(where(place, grad_norm, self.grad_norms))
         self.n_seen.assign(self.n_seen + finite.astype(float64))
-        self.n_skipped.assign(self.n_skipped + 1.0 - self._taken.astype(float64))
+        self.n_skipped.assign(self.n_skipped + 1.0 - taken.astype(float64))
+        return taken
 
     def _is_usual(self, value: Tensor, history: Tensor) -> Tensor:
+        """Whether a value is no more than `sigma` spreads above the mean of the history."""
         filled = arange(self.window, dtype=float64) < self.n_seen
         count = self.n_seen.clip(2.0, float(self.window))
         mean = where(filled, history, 0.0).sum() / count
@@ -157,24 +166,18 @@ class SkipStepAdamW(AdamW):
         early = self.n_seen < float(max(2, self.window // 2))
         return early | (value - mean <= spread.sqrt() * self.sigma)
 
-    def _before(self) -> None:
-        before = self.step_count.detach()
-        super()._before()
-        self.step_count.assign(where(self._taken_now(), self.step_count, before))
-
-    def _taken_now(self) -> Tensor:
-        if self._taken is None:
-            raise ValueError("SkipStepAdamW: step was not given the step's loss and grad_norm")
-        return self._taken
-
     def _updated(
-        self, group: ParameterGroup, weight: Tensor, grad: Tensor, state: dict[str, Tensor]
+        self,
+        group: ParameterGroup,
+        weight: Tensor,
+        grad: Tensor,
+        state: dict[str, Tensor],
+        shared: dict[str, Tensor],
     ) -> dict[str, Tensor]:
         old = {"weight": weight, **{name: state[name] for name in self.state_names}}
-        new = super()._updated(group, weight, grad, state)
-        taken = self._taken_now()
+        new = super()._updated(group, weight, grad, state, shared)
         # a choice, not a product: an infinite gradient times 0 is NaN
-        return {name: where(taken, value, old[name]) for name, value in new.items()}
+        return {name: where(shared["taken"], value, old[name]) for name, value in new.items()}
 
     def extra_state(self) -> dict[str, Tensor]:
         """The step count and what outliers are judged by."""

@@ -102,19 +102,27 @@ class Optimizer:
     def step(self) -> None:
         """Update every parameter that has a gradient."""
         with no_grad():
-            self._before()
-            for group, parameter, state in self._parameters():
-                if parameter.grad is not None:
-                    weight = state.get("master", parameter).detach()
-                    grad = parameter.grad.detach().astype(weight.dtype)
-                    self._store(parameter, state, self._updated(group, weight, grad, state))
+            self._update(self._begin())
 
-    def _before(self) -> None:
-        """What is done once a step."""
+    def _update(self, shared: dict[str, Tensor]) -> None:
+        for group, parameter, state in self._parameters():
+            if parameter.grad is not None:
+                weight = state.get("master", parameter).detach()
+                grad = parameter.grad.detach().astype(weight.dtype)
+                self._store(parameter, state, self._updated(group, weight, grad, state, shared))
+
+    def _begin(self) -> dict[str, Tensor]:
+        """What is done once a step; gives what all parameters' updates share, by name."""
         self.step_count.assign(self.step_count + 1.0)
+        return {}
 
     def _updated(
-        self, group: ParameterGroup, weight: Tensor, grad: Tensor, state: dict[str, Tensor]
+        self,
+        group: ParameterGroup,
+        weight: Tensor,
+        grad: Tensor,
+        state: dict[str, Tensor],
+        shared: dict[str, Tensor],
     ) -> dict[str, Tensor]:
         """The new "weight" and the new state by name; each optimiser has its own."""
         raise TypeError(f"{type(self).__name__} has no rule: write _updated")

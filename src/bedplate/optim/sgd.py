@@ -38,7 +38,12 @@ class SGD(Optimizer):
         super().__init__(params, defaults)
 
     def _updated(
-        self, group: ParameterGroup, weight: Tensor, grad: Tensor, state: dict[str, Tensor]
+        self,
+        group: ParameterGroup,
+        weight: Tensor,
+        grad: Tensor,
+        state: dict[str, Tensor],
+        shared: dict[str, Tensor],
     ) -> dict[str, Tensor]:
         lr = group["lr"].astype(weight.dtype)
         grad = grad + group["weight_decay"].astype(weight.dtype) * weight
