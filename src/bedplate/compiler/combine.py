@@ -8,13 +8,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from bedplate.compiler.cost import register_type
 from bedplate.compiler.program import Reduce
 from bedplate.compiler.reductions import (
     accumulator_type,
     combine,
     finished,
     initial_value,
-    register_type,
 )
 from bedplate.kernel import constant, f32, host, i64, kernel, load, loop, ptr, quotient, store, tail_mask, var
 from bedplate.kernel.task import word_int, word_pointer

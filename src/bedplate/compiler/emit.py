@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from bedplate.compiler.cost import register_type
 from bedplate.compiler.program import (
     BROADCAST,
     FULL,
@@ -36,6 +37,7 @@ from bedplate.compiler.program import (
     Reduce,
     StagePlan,
     Store,
+    cost_of,
     stage_plans,
 )
 from bedplate.compiler.reductions import (
@@ -48,7 +50,6 @@ from bedplate.compiler.reductions import (
     initial_value,
     is_arg,
     join,
-    register_type,
 )
 from bedplate.errors import InternalError
 from bedplate.kernel import (
@@ -345,8 +346,7 @@ class Emitter:
     def _unroll(self, plan: StagePlan) -> int:
         weight = 0
         for i in plan.compute:
-            value = self.program.values[i]
-            weight += 6 if isinstance(value, Apply) and value.op.name in ("exp", "tanh", "erf") else 1
+            weight += cost_of(self.program.values[i], self.program.values)
         for bound, unroll in UNROLL_BY_OPS:
             if weight <= bound:
                 return unroll
@@ -449,7 +449,7 @@ class Emitter:
     def _partial(self, i: int, pointers: dict[int, Any]) -> Any:
         """The partial results of this item, as one row of columns."""
         access = self._partial_access(i)
-        return pointers[access] + (self.block * self.access[access].extra[0] + self.position)
+        return pointers[access] + self.block * self.access[access].extra[0]
 
     def _partial_access(self, i: int) -> int:
         return next(s.access for s in self.program.stores if s.value == i)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from bedplate.compiler.access import Access, is_alias, numel, split
+from bedplate.compiler.access import Access, is_alias, numel
 from bedplate.compiler.domain import compatible, cuts_of
 from bedplate.compiler.groups import ASSEMBLE, FUSED, KERNEL, Group
 from bedplate.compiler.lower_fused import take_dims
@@ -44,7 +44,7 @@ class Fuser:
         self.roots = roots
         self.order = topological_order(list(roots))
         self.group: dict[Node, Group] = {}
-        self.groups: list[Group] = []
+        self.groups: dict[int, Group] = {}
         self.place = {node: i for i, node in enumerate(self.order)}
 
     def run(self) -> list[Group]:
@@ -66,7 +66,7 @@ class Fuser:
 
     def _enter(self, node: Node) -> None:
         group = self._single(node)
-        self.groups.append(group)
+        self.groups[id(group)] = group
         self.group[node] = group
         if not config.fusion or group.kind != FUSED:
             return
@@ -88,12 +88,14 @@ class Fuser:
 
     def _join_small(self) -> None:
         """The small groups that were left apart at first."""
-        for node in self.order:
-            if node in self.group and self.group[node].kind == FUSED:
-                for producer in list(self._producers(node)):
-                    here = self.group[node]
-                    if producer.kind == FUSED and producer is not here and producer.total < SMALL:
-                        self._try_merge(self._now(producer), here)
+        readers = [g.members[-1] for g in self.groups.values() if g.kind == FUSED]
+        for node in readers:
+            for source in list(self.group[node].sources):
+                producer, here = self.group.get(source), self.group[node]
+                if producer is None or producer is here or producer.kind != FUSED:
+                    continue
+                if producer.total < SMALL:
+                    self._try_merge(producer, here)
 
     def _single(self, node: Node) -> Group:
         kind = {"kernel": KERNEL, "assemble": ASSEMBLE}.get(node.op.kind, FUSED)
@@ -123,6 +125,8 @@ class Fuser:
             group.rows, group.cols = group.total // max(inner, 1), inner
         if inner > 1 or group.split:
             group.late.add(node)
+        if inner > 1:
+            group.reduced = group.total // numel(node)
 
     def _producers(self, node: Node) -> Iterable[Group]:
         for source in node.inputs:
@@ -150,6 +154,8 @@ class Fuser:
     def _try_merge(self, first: Group, second: Group) -> bool:
         """Join two groups if all the conditions hold; `second` may read from `first`."""
         if len(first.members) + len(second.members) > MAX_MEMBERS:
+            return False
+        if first.reduced and second.reduced and first.reduced != second.reduced:
             return False
         domain = _common_domain(first, second, self._row_reading(first, second))
         if domain is None:
@@ -218,6 +224,7 @@ class Fuser:
         grown.split = first.split or second.split
         grown.members = first.members + second.members
         grown.late = first.late | second.late
+        grown.reduced = first.reduced or second.reduced
         grown.bits = first.bits | second.bits
         grown.ancestors = (first.ancestors | second.ancestors) & ~grown.bits
         grown.sources = {
@@ -225,9 +232,8 @@ class Fuser:
         }
         grown.cuts = cuts
         grown.position = max(first.position, second.position)
-        self.groups.remove(first)
-        self.groups.remove(second)
-        self.groups.append(grown)
+        del self.groups[id(first)], self.groups[id(second)]
+        self.groups[id(grown)] = grown
         for node in grown.members:
             self.group[node] = grown
         self._pass_on(grown, first, second)
@@ -235,7 +241,7 @@ class Fuser:
     def _pass_on(self, grown: Group, first: Group, second: Group) -> None:
         """What depends on the merged group has all its ancestors."""
         above = grown.ancestors | grown.bits
-        for group in self.groups:
+        for group in self.groups.values():
             if group is not grown and group.ancestors & grown.bits:
                 group.ancestors |= above
 
@@ -244,7 +250,7 @@ class Fuser:
     def _join_readers(self) -> None:
         """Join groups that read the same large value over the same domain."""
         readers: dict[Node, list[Group]] = {}
-        for group in self.groups:
+        for group in self.groups.values():
             if group.kind == FUSED:
                 for source in group.sources:
                     if numel(source) >= READS_BASE:
@@ -258,7 +264,7 @@ class Fuser:
                         self._try_merge(a, b)
 
     def _readers_now(self, source: Node) -> list[Group]:
-        return [g for g in self.groups if g.kind == FUSED and source in g.sources]
+        return [g for g in self.groups.values() if g.kind == FUSED and source in g.sources]
 
     def _now(self, group: Group) -> Group:
         return self.group[group.members[0]]
@@ -268,9 +274,9 @@ class Fuser:
     def _finish(self) -> None:
         """Members in order, and which of them are stored."""
         wanted: set[Node] = {self.access_of(root).base for root in self.roots}
-        for group in self.groups:
+        for group in self.groups.values():
             wanted |= group.sources
-        for group in self.groups:
+        for group in self.groups.values():
             group.members.sort(key=self.place.__getitem__)
             group.stored = [node for node in group.members if node in wanted]
 
@@ -278,7 +284,7 @@ class Fuser:
         """Groups in topological order: by need, and as the graph was written otherwise."""
         done: set[int] = set()
         result: list[Group] = []
-        for root in sorted(self.groups, key=lambda g: g.position):
+        for root in sorted(self.groups.values(), key=lambda g: g.position):
             stack = [(root, False)]
             while stack:
                 group, ready = stack.pop()
@@ -323,5 +329,3 @@ def _common_domain(
             return second.total, rows, cols
     return None
 
-
-_ = split

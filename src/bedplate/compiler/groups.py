@@ -19,8 +19,14 @@ class Group:
     rows      None for a group without reductions, whose domain is flat
     cols      elements of one row
     members   in topological order once the groups are final
+    split     its rows are so long and few that several items share one
+    reduced   rows that each sum over rows takes; 0 if there is none
     late      reductions whose result needs another launch, so no member may read it
     stored    members whose values other groups, or the caller, read
+    sources   values that are read from outside
+    cuts      where the accesses cut the domain; see domain.py
+    bits      one bit for each node inside; ancestors: of all that must come before
+    position  of the last member in the graph
     """
 
     kind: str
@@ -28,6 +34,7 @@ class Group:
     rows: int | None = None
     cols: int | None = None
     split: bool = False
+    reduced: int = 0
     members: list[Node] = field(default_factory=list)
     late: set[Node] = field(default_factory=set)
     stored: list[Node] = field(default_factory=list)

@@ -12,41 +12,18 @@ stage s is ready in stage s + 1, which walks over the same row again.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bedplate.compiler.passes.cse import attributes_key
+from bedplate.compiler.cost import Exact, emission_size
 from bedplate.dtypes import DType
 from bedplate.ops.record import Op
 
 ITEM, ROW, FULL = 0, 1, 2
 BROADCAST, UNIT, GENERAL = 0, 1, 2  # strides of the innermost column axis
-# ops that cost more than a store and a load of their value: kept between stages, not repeated
-EXPENSIVE = frozenset({
-    "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "tanh",
-    "sigmoid", "erf", "erfc", "power", "pow", "sinh", "cosh", "asin", "acos", "atan", "atan2",
-    "asinh", "acosh", "atanh", "cbrt", "remainder", "floor_divide", "fmod", "silu", "gelu",
-    "softplus",
-})  # fmt: skip
-
-
-class Exact:
-    """An op's attributes as a key: equal only if the same to the bit."""
-
-    __slots__ = ("attributes", "key")
-
-    def __init__(self, attributes: dict[str, Any]) -> None:
-        self.attributes = attributes
-        self.key = attributes_key(attributes)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Exact) and self.key == other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __repr__(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.attributes.items())
+# instructions above which keeping a value between stages beats computing it again
+EXPENSIVE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +206,13 @@ def _reduce_stage(program: Program, reduce: Reduce) -> int:
     return program.stages[reduce.source]
 
 
+def cost_of(value: Value, values: Sequence[Value]) -> int:
+    """Instructions that one value takes."""
+    if not isinstance(value, Apply):
+        return 1
+    return emission_size(value.op, value.attributes, tuple(values[i].dtype for i in value.inputs), value.dtype)
+
+
 def choose_scratch(values: list[Value], levels: list[int], stages: list[int], sinks: list[int]) -> tuple[int, ...]:
     """The expensive FULL values that a later stage needs again.
 
@@ -244,7 +228,7 @@ def choose_scratch(values: list[Value], levels: list[int], stages: list[int], si
             continue
         seen.add((i, stage))
         value = values[i]
-        if stages[i] < stage and isinstance(value, Apply) and value.op.name in EXPENSIVE:
+        if stages[i] < stage and isinstance(value, Apply) and cost_of(value, values) > EXPENSIVE:
             wanted.add(i)
             continue
         stack.extend((j, stage) for j in inputs_of(value))

@@ -11,18 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from bedplate.compiler.program import Reduce
-from bedplate.kernel import bitcast, cast, constant, extract, from_dtype, i32, i64, select, shuffle, splat, var
-from bedplate.kernel import types as kernel_types
+from bedplate.kernel import cast, constant, extract, from_dtype, i32, i64, select, shuffle, var
 
 # columns that one set of accumulators takes; also the chunk of a split reduction, so that a
 # row gives the same bits whether it is split or not
 BLOCK = 16384
 NO_INDEX = 2**62
-
-
-def register_type(dtype: Any) -> Any:
-    """The kernel type of a value in a register, which is also how memory is addressed."""
-    return kernel_types.i1 if dtype.kind == "b" else from_dtype(dtype)
 
 
 class Accumulator:
@@ -121,9 +115,3 @@ def finished(reduce: Reduce, parts: list[Any]) -> Any:
         return result != 0
     return cast(result, from_dtype(reduce.dtype))
 
-
-__all__ = [
-    "BLOCK", "Accumulator", "accumulated", "accumulator_type", "combine", "finished",
-    "initial_value", "is_arg", "join", "register_type",
-]  # fmt: skip
-_ = (bitcast, splat)

@@ -10,10 +10,11 @@ end up in one kernel are computed once there.
 from __future__ import annotations
 
 from bedplate.compiler.access import is_alias
-from bedplate.compiler.program import EXPENSIVE
+from bedplate.compiler.cost import Exact, emission_size
 from bedplate.compiler.rewrite import Roots, use_counts, with_inputs
 from bedplate.graph.node import Node, topological_order
 
+EXPENSIVE = 8  # instructions above which a value is stored rather than computed twice
 MAX_CHAIN = 4  # cheap ops on one leaf; a longer chain is stored
 
 
@@ -46,7 +47,10 @@ def _chains(order: list[Node]) -> dict[Node, int]:
 
 
 def _is_cheap(node: Node) -> bool:
-    return node.op.name not in EXPENSIVE and node.op.name != "checked_index"
+    if node.op.name == "checked_index":
+        return False
+    dtypes = tuple(source.dtype for source in node.inputs)
+    return emission_size(node.op, Exact(node.attributes), dtypes, node.dtype) <= EXPENSIVE
 
 
 def _measure(node: Node, length: dict[Node, int], leaf: dict[Node, Node | None]) -> None:
