@@ -27,7 +27,7 @@ from bedplate.ops.matmul_tiles import Tiles, accumulator, element, tiles
 PACKED_BYTES = 64 << 20
 # An item should be worth handing out (about 4 us), and there should be a few for each worker.
 ITEM_FLOPS = 1e6
-ITEMS_PER_WORKER = 8
+ITEMS_PER_WORKER = 4
 
 _kernels: dict[Any, Kernel] = {}
 

@@ -36,6 +36,7 @@ from bedplate.kernel import (
     loop,
     minimum,
     otherwise,
+    prefetch,
     ptr,
     shuffle,
     store,
@@ -45,6 +46,9 @@ from bedplate.kernel import (
     word_pointer,
     zeros,
 )
+
+
+PREFETCH_ROWS = 8
 
 
 def layout(across: int, along: int) -> str:
@@ -93,6 +97,22 @@ def emit_pack(
                 kind, source + across * first, across, along, valid - first, depth,
                 target + first, width, lanes, keep,
             )  # fmt: skip
+
+
+def emit_pack_rows(
+    source: Value, along: Value, n_panels: Value, depth: Value, target: Value, width: int,
+    panel_size: int, lanes: int,
+) -> None:  # fmt: skip
+    """Stage the packing of several whole panels side by side whose rows are contiguous."""
+    accumulate = target.type.element
+    for k in loop(depth):
+        row = source + k * along
+        for panel in loop(n_panels):
+            for v in range(0, width, lanes):
+                # rows are far apart, which no hardware prefetcher follows
+                prefetch(row + along * PREFETCH_ROWS + panel * width + v)
+                elements = load(row + panel * width + v, lanes)
+                store(target + panel * panel_size + k * width + v, cast(elements, accumulate))
 
 
 def _pack_across(
