@@ -124,12 +124,14 @@ def test_layouts(shape, a_layout, b_layout):
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])
-@pytest.mark.parametrize("shape", [(3, 70, 40), (40, 300, 70), (30, 33, 500), (250, 270, 260)], ids=str)
-@pytest.mark.parametrize("layout", ["rows", "columns"])
-def test_narrow_floats(name, shape, layout):
+@pytest.mark.parametrize(
+    "shape", [(3, 70, 40), (40, 300, 70), (30, 33, 500), (250, 270, 260)], ids=str
+)
+@pytest.mark.parametrize("order", ["rows", "columns"])
+def test_narrow_floats(name, shape, order):
     dtype = dtypes.BY_NAME[name].numpy
     rows, depth, columns = shape
-    a, b = (LAYOUTS[layout](numbers(n, *s).astype(dtype)) for n, s in
+    a, b = (LAYOUTS[order](numbers(n, *s).astype(dtype)) for n, s in
             ((5, (rows, depth)), (6, (depth, columns))))  # fmt: skip
     check(a, b, product(a, b), rounding=2.0**-8 if name == "bfloat16" else 2.0**-11)
 
@@ -150,11 +152,11 @@ BATCHES = [
 
 @pytest.mark.parametrize("batches", BATCHES, ids=str)
 @pytest.mark.parametrize("shape", [(1, 20, 30), (7, 20, 30), (40, 70, 33)], ids=str)
-@pytest.mark.parametrize("layout", ["rows", "columns"])
-def test_batches(batches, shape, layout):
+@pytest.mark.parametrize("order", ["rows", "columns"])
+def test_batches(batches, shape, order):
     rows, depth, columns = shape
-    a = LAYOUTS[layout](numbers(9, *batches[0], rows, depth))
-    b = LAYOUTS[layout](numbers(10, *batches[1], depth, columns))
+    a = LAYOUTS[order](numbers(9, *batches[0], rows, depth))
+    b = LAYOUTS[order](numbers(10, *batches[1], depth, columns))
     check(a, b, product(a, b))
 
 

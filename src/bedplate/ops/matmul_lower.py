@@ -18,7 +18,7 @@ from typing import Any
 
 from bedplate.devices.cpu.workers import n_workers
 from bedplate.kernel import Kernel, Type
-from bedplate.ops import matmul_pack, matmul_tiled
+from bedplate.ops import matmul_pack, matmul_skinny, matmul_tiled
 from bedplate.ops.matmul_problem import Problem, make_problem
 from bedplate.ops.matmul_tiled import Variant
 from bedplate.ops.matmul_tiles import Tiles, accumulator, element, tiles
@@ -47,7 +47,52 @@ def lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = No
     problem = make_problem(a, b, out)
     if not problem.n_products * problem.rows * problem.columns:
         return
-    _lower_tiled(builder, problem, a, b, out, epilogue)
+    is_readable = 1 in (problem.b_k, problem.b_column) or 1 in (problem.columns, problem.depth)
+    if problem.rows <= matmul_skinny.MAX_ROWS and is_readable:
+        _lower_skinny(builder, problem, a, b, out, epilogue)
+    else:
+        _lower_tiled(builder, problem, a, b, out, epilogue)
+
+
+def _lower_skinny(
+    builder: Any, problem: Problem, a: Any, b: Any, out: Any, epilogue: Any
+) -> None:
+    accumulate = accumulator(a.dtype)
+    cut = tiles(accumulate)
+    a_type, b_type, out_type = (element(view.dtype) for view in (a, b, out))
+    across = problem.b_column == 1 or problem.columns == 1
+    copy_a = a_type is not accumulate
+    variant = Variant(
+        a_type, b_type, accumulate, out_type, False, "across" if across else "along",
+        len(problem.batch), problem.is_split and epilogue is not None, True, copy_a, True,
+    )  # fmt: skip
+    size = accumulate.itemsize
+    unit = matmul_skinny.VECTORS * cut.lanes
+    most = matmul_skinny.block_columns(problem.rows, cut.lanes, size)
+    n_units = -(-problem.columns // unit)
+    share = -(-problem.columns * problem.n_products // (ITEMS_PER_WORKER * n_workers()))
+    blocks = min(-(-problem.columns // max(min(most, share), unit)), n_units)
+    deep = -(-problem.depth // cut.lanes) * cut.lanes if copy_a else 0
+    width = -(-n_units // blocks) * unit
+    scratch_bytes = -(-problem.rows * (width + deep) * size // 64) * 64
+    scratch = builder.scratch(scratch_bytes)
+    words = [
+        a, b, out, out, scratch, scratch_bytes, problem.rows, problem.columns, problem.depth,
+        problem.a_row, problem.a_k, problem.b_k, problem.b_column, 1, blocks, 0, 0, problem.rows,
+        problem.one_rows, *(word for dimension in problem.batch for word in dimension),
+    ]  # fmt: skip
+    emit = None if epilogue is None else epilogue.emit
+    builder.launch(
+        kernel_for(
+            (variant, None if epilogue is None else epilogue.key),
+            lambda: matmul_skinny.make_kernel(variant, cut, emit),
+        ),
+        words + ([] if epilogue is None else list(epilogue.words)),
+        problem.n_products * blocks,
+        reads=[a.buffer, b.buffer], writes=[out.buffer, scratch], flops=problem.flops,
+        nbytes=problem.nbytes(a_type.itemsize, b_type.itemsize, out_type.itemsize),
+        name="matmul_skinny",
+    )  # fmt: skip
 
 
 def _lower_tiled(

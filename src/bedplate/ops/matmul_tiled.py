@@ -76,6 +76,7 @@ class Variant:
     a_packed                a lies in tiles made by matmul_pack; else it is read where it is
     b_layout                "direct": rows of b are read where they are; else how it is packed
     rank                    batch dimensions
+    copy_a                  matmul_skinny: a is copied to scratch memory, widened, first
     split_rows              rows of several products were merged: the epilogue wants them apart
     finish                  values are cast or go through an epilogue before they are stored
     """
@@ -89,6 +90,8 @@ class Variant:
     rank: int
     split_rows: bool
     finish: bool
+    copy_a: bool = False
+    skinny: bool = False
 
 
 def words_before_epilogue(rank: int) -> int:
@@ -96,7 +99,7 @@ def words_before_epilogue(rank: int) -> int:
 
 
 @dataclass(slots=True)
-class _Item:
+class Item:
     """What one work item knows while it is staged: pointers and sizes, all run-time values."""
 
     args: Value
@@ -125,7 +128,7 @@ def make_kernel(variant: Variant, tiles: Tiles, emit: Callable[..., Any] | None)
             batch = number // (row_blocks * column_blocks)
             row_block = number // column_blocks % row_blocks
             column_block = number % column_blocks
-            item = _open_item(variant, tiles, args, batch, worker)
+            item = open_item(variant, tiles, args, batch, worker)
             n_tiles = (item.rows + (tiles.rows - 1)) // tiles.rows
             n_panels = (item.columns + (tiles.columns - 1)) // tiles.columns
             _emit_block(
@@ -138,9 +141,9 @@ def make_kernel(variant: Variant, tiles: Tiles, emit: Callable[..., Any] | None)
     return matmul
 
 
-def _open_item(
+def open_item(
     variant: Variant, tiles: Tiles, args: Value, batch: Value, worker: Value
-) -> _Item:
+) -> Item:
     rows, columns, depth = (word_int(args, w) for w in (ROWS, COLUMNS, DEPTH))
     whole_batch = batch + word_int(args, FIRST_BATCH)
     a = word_pointer(args, A, variant.accumulate if variant.a_packed else variant.a)
@@ -156,7 +159,7 @@ def _open_item(
     first = batch * rows * columns
     scratch = word_pointer(args, SCRATCH, variant.accumulate)
     scratch = scratch + worker * (word_int(args, SCRATCH_BYTES) // variant.accumulate.itemsize)
-    return _Item(
+    return Item(
         args, whole_batch, a, b,
         word_pointer(args, C, variant.out) + first,
         word_pointer(args, PARTIAL, variant.accumulate) + first,
@@ -166,7 +169,7 @@ def _open_item(
 
 
 def _emit_block(
-    variant: Variant, tiles: Tiles, emit: Any, item: _Item,
+    variant: Variant, tiles: Tiles, emit: Any, item: Item,
     tile_range: tuple[Value, Value], panel_range: tuple[Value, Value],
 ) -> None:  # fmt: skip
     """All of one item: depth blocks, blocks of tiles, panels, tiles."""
@@ -192,7 +195,7 @@ def _emit_block(
 
 
 def _pack_group(
-    variant: Variant, tiles: Tiles, item: _Item, start: Value, depth: Value, group: Value,
+    variant: Variant, tiles: Tiles, item: Item, start: Value, depth: Value, group: Value,
     group_end: Value,
 ) -> None:  # fmt: skip
     """Pack the panels of b that this turn needs: all, or only the last, partial one."""
@@ -216,7 +219,7 @@ def _pack_group(
 
 
 def _panel_of_b(
-    variant: Variant, tiles: Tiles, item: _Item, start: Value, panel: Value, group: Value
+    variant: Variant, tiles: Tiles, item: Item, start: Value, panel: Value, group: Value
 ) -> tuple[Value, Value]:
     """Where a panel starts, and how far apart its rows are."""
     packed = item.scratch + (panel - group) * (tiles.depth * tiles.columns)
@@ -230,7 +233,7 @@ def _panel_of_b(
 
 
 def _emit_tile(
-    variant: Variant, tiles: Tiles, emit: Any, item: _Item, tile: Value, column: Value,
+    variant: Variant, tiles: Tiles, emit: Any, item: Item, tile: Value, column: Value,
     panel: Value, step: Value, start: Value, depth: Value, is_last: Value,
 ) -> None:  # fmt: skip
     """One register tile: a full one, or what the last rows leave, in smaller ones."""
@@ -263,7 +266,7 @@ class _Place:
     """Where the register tiles of one tile's rows read and write."""
 
     def __init__(
-        self, variant: Variant, tiles: Tiles, item: _Item, panel: Value, step: Value,
+        self, variant: Variant, tiles: Tiles, item: Item, panel: Value, step: Value,
         start: Value, depth: Value, is_last: Value, column: Value,
     ) -> None:  # fmt: skip
         self.variant, self.tiles, self.item = variant, tiles, item
@@ -375,7 +378,7 @@ def multiply_add(a: Value, b: Value, c: Value) -> Value:
 
 
 def _finish(
-    variant: Variant, tiles: Tiles, emit: Any, item: _Item, first: Value, count: Value,
+    variant: Variant, tiles: Tiles, emit: Any, item: Item, first: Value, count: Value,
     column: Value, buffer: Value,
 ) -> None:  # fmt: skip
     """Store a finished tile from its buffer: through the epilogue, or cast."""

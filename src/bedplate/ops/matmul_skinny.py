@@ -1,0 +1,205 @@
+"""Products with few rows: b is read once, in the order in which it lies in memory.
+
+    c[i, j] = sum over k of a[i, k] * b[k, j]       up to MAX_ROWS rows i
+
+The plain loop nest; `sums` has one row of accumulators for each i, in the first cache:
+
+    for block in columns by block_columns:            an item
+        for k in depth by STEP:                       "across": rows of b are contiguous
+            for j in block by 2 vectors:
+                for i in rows:
+                    sums[i, j] += a[i, k] * b[k, j] + ... + a[i, k + STEP - 1] * b[k + STEP - 1, j]
+
+    for block in columns by block_columns:            "along": columns of b are contiguous
+        for j in block by lanes:
+            for k in depth by lanes:
+                square = transpose(b[k : k + lanes, j : j + lanes])      in registers
+                for i in rows:
+                    sums[i, j] += a[i, k] * square[0] + ... + a[i, k + lanes - 1] * square[lanes - 1]
+
+Packing would read b once more and write it; here it is the only traffic that counts. In both
+orders each output is one chain over k = 0, 1, 2 ..., as in matmul_tiled.py, so a row has the
+same bits here and there. b in another layout is left to matmul_tiled.
+
+    flops   2 M N K
+    bytes   b once; bound by memory up to about 16 rows (8 multiply-adds an element of float32)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bedplate.kernel import (
+    Kernel,
+    Value,
+    cast,
+    gather,
+    i64,
+    iota,
+    kernel,
+    load,
+    loop,
+    minimum,
+    prefetch,
+    ptr,
+    splat,
+    store,
+    tail_mask,
+    word_int,
+    zeros,
+)
+from bedplate.ops.matmul_pack import transpose
+from bedplate.ops.matmul_tiled import (
+    COLUMN_BLOCKS,
+    Item,
+    Variant,
+    apply_epilogue,
+    multiply_add,
+    open_item,
+)
+from bedplate.ops.matmul_tiles import Tiles
+
+MAX_ROWS = 16
+# rows of b at a time: 8 x 2 vectors stay in registers while all rows of a use them, so the
+# sums are loaded and stored once for 16 multiply-adds
+STEP = 8
+VECTORS = 2
+# how far ahead b is asked for, in bytes along a contiguous column: 16 streams are more than
+# the hardware follows well
+AHEAD_BYTES = 512
+
+
+def block_columns(rows: int, lanes: int, itemsize: int) -> int:
+    """The most columns of an item: its sums take a third of a first cache of 48 KiB."""
+    unit = VECTORS * lanes
+    return max(min(16384 // (rows * itemsize), 2048) // unit, 1) * unit
+
+
+def make_kernel(variant: Variant, tiles: Tiles, emit: Callable[..., Any] | None) -> Kernel:
+    """The task kernel of a variant; `emit` is the epilogue's, or None."""
+    lanes = tiles.lanes
+    unit = VECTORS * lanes
+
+    @kernel
+    def matmul_skinny(args: ptr(i64), begin: i64, end: i64, worker: i64):
+        blocks = word_int(args, COLUMN_BLOCKS)
+        for number in loop(begin, end):
+            item = open_item(variant, tiles, args, number // blocks, worker)
+            block = number % blocks
+            units = (item.columns + (unit - 1)) // unit
+            first = block * units // blocks * unit
+            width = (block + 1) * units // blocks * unit - first
+            job = _Job(variant, item, lanes, first, width, minimum(item.columns - first, width))
+            job.clear()
+            if variant.b_layout == "across":
+                job.multiply_across()
+            else:
+                job.multiply_along()
+            job.finish(emit)
+
+    return matmul_skinny
+
+
+class _Job:
+    """One item under trace: `width` columns from `first` on, of which `valid` exist."""
+
+    def __init__(
+        self, variant: Variant, item: Item, lanes: int, first: Value, width: Value, valid: Value
+    ) -> None:
+        self.variant, self.item, self.lanes = variant, item, lanes
+        self.first, self.width, self.valid = first, width, valid
+        self.sums = item.scratch
+        self.b = item.b + first * item.b_column
+        self.a, self.a_row, self.a_k = item.a, item.a_row, item.a_k
+        if variant.copy_a:
+            self._copy_a()
+
+    def _copy_a(self) -> None:
+        """Put a into scratch memory, row by row, in the accumulator type."""
+        item, lanes = self.item, self.lanes
+        target = self.sums + item.rows * self.width
+        places = iota(i64, lanes) * item.a_k
+        deep = (item.depth + (lanes - 1)) // lanes * lanes
+        for i in loop(item.rows):
+            for k in loop(0, item.depth, lanes):
+                mask = tail_mask(item.depth - k, lanes)
+                there = item.a + i * item.a_row + k * item.a_k
+                row = gather(there, places, mask)
+                store(target + i * deep + k, cast(row, self.variant.accumulate))
+        self.a, self.a_row, self.a_k = target, deep, 1
+
+    def clear(self) -> None:
+        for n in loop(0, self.item.rows * self.width, self.lanes):
+            store(self.sums + n, zeros(self.variant.accumulate, self.lanes))
+
+    def _accumulate(self, k: Value, column: Value, rows_of_b: list[list[Value]]) -> None:
+        """sums[i, column ...] += a[i, k + n] * rows_of_b[n], in the order of n, for all i."""
+        lanes = self.lanes
+        for i in loop(self.item.rows):
+            at = self.sums + i * self.width + column
+            factors = self.a + i * self.a_row + k * self.a_k
+            vectors = range(len(rows_of_b[0]))
+            sums = [load(at + v * lanes, lanes) for v in vectors]
+            for n, row in enumerate(rows_of_b):
+                factor = splat(load(factors + self.a_k * n), lanes)
+                sums = [multiply_add(factor, b, c) for b, c in zip(row, sums, strict=True)]
+            for v in vectors:
+                store(at + v * lanes, sums[v])
+
+    def multiply_across(self) -> None:
+        depth = self.item.depth
+        whole = depth // STEP * STEP
+        for k in loop(0, whole, STEP):
+            self._step_across(k, STEP)
+        for k in loop(whole, depth):
+            self._step_across(k, 1)
+
+    def _step_across(self, k: Value, step: int) -> None:
+        """All columns of the block for `step` rows of b."""
+        item, lanes = self.item, self.lanes
+        line = 64 // self.variant.b.itemsize
+        for column in loop(0, self.width, VECTORS * lanes):
+            masks = [tail_mask(self.valid - column - v * lanes, lanes) for v in range(VECTORS)]
+            rows = []
+            for n in range(step):
+                at = self.b + (k + n) * item.b_k + column
+                rows.append([self._load(at + v * lanes, masks[v]) for v in range(VECTORS)])
+                for ahead in range(0, VECTORS * lanes, line):
+                    prefetch(at + item.b_k * step + ahead)
+            self._accumulate(k, column, rows)
+
+    def _load(self, at: Value, mask: Any) -> Value:
+        return cast(load(at, self.lanes, mask=mask), self.variant.accumulate)
+
+    def multiply_along(self) -> None:
+        item, lanes = self.item, self.lanes
+        whole = item.depth // lanes * lanes
+        ahead = AHEAD_BYTES // self.variant.b.itemsize
+        for column in loop(0, self.width, lanes):
+            # a column that does not exist is read as the last one, and never stored
+            last = self.valid - 1 - column
+            columns = [self.b + (column + minimum(last, n)) * item.b_column for n in range(lanes)]
+            for k in loop(0, whole, lanes):
+                for each in columns:
+                    prefetch(each + k + ahead)
+                square = transpose([self._load(each + k, None) for each in columns])
+                self._accumulate(k, column, [[row] for row in square])
+            places = iota(i64, lanes) * item.b_column
+            mask = tail_mask(self.valid - column, lanes)
+            for k in loop(whole, item.depth):
+                row = gather(self.b + column * item.b_column + k, places, mask)
+                self._accumulate(k, column, [[cast(row, self.variant.accumulate)]])
+
+    def finish(self, emit: Callable[..., Any] | None) -> None:
+        """Store the sums: through the epilogue, or cast."""
+        item, lanes = self.item, self.lanes
+        for i in loop(item.rows):
+            for column in loop(0, self.valid, lanes):
+                at = self.first + column
+                mask = tail_mask(item.columns - at, lanes)
+                value = load(self.sums + i * self.width + column, lanes)
+                value = apply_epilogue(
+                    self.variant, emit, item.args, item.batch, i, at, value, mask
+                )
+                store(item.c + i * item.columns + at, value, mask=mask)
