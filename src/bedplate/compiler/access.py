@@ -43,7 +43,9 @@ class Access:
 
 
 def numel(node: Any) -> int:
-    """How many elements a node has."""
+    """How many elements a node has; all its values together if it gives several."""
+    if node.op.n_outputs > 1:
+        return sum(math.prod(shape) for shape in node.shape)
     return math.prod(node.shape)
 
 

@@ -229,8 +229,9 @@ class Block:
     """One block of queries against all keys that it sees."""
 
     def __init__(
-        self, g: Geometry, args: Value, own: Scratch, keys: KeyHead, queries: QueryHead, first: Value
-    ) -> None:
+        self, g: Geometry, args: Value, own: Scratch, keys: KeyHead, queries: QueryHead,
+        first: Value,
+    ) -> None:  # fmt: skip
         self.g, self.own, self.keys, self.queries, self.first = g, own, keys, queries, first
         self.n_queries = word_int(args, N_QUERIES)
         self.scale = cast(word_float(args, SCALE), g.accumulator)

@@ -1,0 +1,71 @@
+"""The gradient of attention as an op of its own; the kernel is in attention_reverse.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bedplate.dtypes import FLOATS, DType
+from bedplate.graph.node import Attributes, Shape
+from bedplate.ops.attention_lower import lower_backward
+from bedplate.ops.attention_second import second_gradient
+from bedplate.ops.record import Op, register
+
+
+def _infer(
+    inputs: tuple[Any, ...], attributes: Attributes
+) -> tuple[tuple[Shape, ...], tuple[DType, ...]]:
+    q, k, v = inputs[:3]
+    return (q.shape, k.shape, v.shape), (q.dtype, k.dtype, v.dtype)
+
+
+def weights(
+    q: Any, k: Any, *, scale: float, causal: bool, window: int | None
+) -> tuple[Any, Any, Any]:
+    """(p, lse, k) in float64 NumPy: softmax over the keys seen, and k repeated for each head."""
+    q, k = q.astype(np.float64), k.astype(np.float64)
+    k = np.repeat(k, q.shape[1] // max(k.shape[1], 1), axis=1)
+    n_queries, n_keys = q.shape[2], k.shape[2]
+    behind = np.arange(n_queries)[:, None] + (n_keys - n_queries) - np.arange(n_keys)
+    seen = np.ones_like(behind, bool)
+    if causal or window is not None:
+        seen = (behind >= 0) & (behind < (n_keys + 1 if window is None else window))
+    scores = np.where(seen, q @ k.swapaxes(-1, -2) * scale, -np.inf)
+    greatest = scores.max(-1, keepdims=True, initial=-np.finfo(np.float64).max)
+    p = np.exp(scores - greatest)
+    total = p.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        lse = np.log(total) + np.where(total > 0, greatest, 0)
+    return p / np.where(total > 0, total, 1), lse[..., 0], k
+
+
+def reference(
+    q: Any, k: Any, v: Any, out: Any, lse: Any, grad_out: Any, **attributes: Any
+) -> tuple[Any, Any, Any]:
+    """The textbook formulas over all T x S pairs, in float64."""
+    p, _, wide_k = weights(q, k, **attributes)
+    group = q.shape[1] // max(k.shape[1], 1)
+    wide_v = np.repeat(v.astype(np.float64), group, axis=1)
+    grad = grad_out.astype(np.float64)
+    delta = (grad * out.astype(np.float64)).sum(-1, keepdims=True)
+    ds = p * (grad @ wide_v.swapaxes(-1, -2) - delta) * attributes["scale"]
+    shape = (k.shape[0], k.shape[1], group, *k.shape[2:])
+    dk = (ds.swapaxes(-1, -2) @ q.astype(np.float64)).reshape(shape).sum(2)
+    dv = (p.swapaxes(-1, -2) @ grad).reshape(shape).sum(2)
+    return (ds @ wide_k).astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype)
+
+
+ATTENTION_BACKWARD = register(
+    Op(
+        "attention_backward",
+        "kernel",
+        _infer,
+        reference=reference,
+        gradient=second_gradient,
+        lower=lower_backward,
+        n_outputs=3,
+        dtypes=FLOATS,
+        doc="The gradients of attention by queries, keys and values.",
+    )
+)
