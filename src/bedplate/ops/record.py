@@ -43,11 +43,16 @@ class NoGradient:
 
 @dataclass(frozen=True)
 class Sample:
-    """Inputs (arrays or a function of a random generator) and attributes for the op's tests."""
+    """Inputs and attributes for the op's tests.
+
+    inputs  a function of a NumPy random generator that gives arrays
+    smooth  the op has a derivative at these inputs: no ties, no kinks
+    """
 
     inputs: Callable[..., Sequence[Any]]
     attributes: dict[str, Any] = field(default_factory=dict)
     name: str = ""
+    smooth: bool = True
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -22,10 +22,36 @@ from bedplate.ops.samples import floats, two
 from bedplate.ops.views import expand_dims, reshape
 
 
-def rope_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, None, None]:
-    """The rotation by the negative angle; the tables are constants and have none."""
-    _, cos, sin = inputs
-    return apply(ROPE, (grad_out, cos, negative(sin))), None, None
+def rope_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any, Any]:
+    """To x the rotation by the negative angle; to the tables what they multiply, summed."""
+    x, cos, sin = inputs
+    dtype = _wide(x, cos)
+    grad, halves = _halves(grad_out, dtype), _halves(x, dtype)
+    to_cos = multiply(grad, halves).sum(axis=-2)
+    to_sin = multiply(grad, _turned(halves)).sum(axis=-2)
+    return (
+        apply(ROPE, (grad_out, cos, negative(sin))),
+        as_type(sum_to(to_cos, cos.shape), cos.dtype),
+        as_type(sum_to(to_sin, sin.shape), sin.dtype),
+    )
+
+
+def _wide(x: Value, table: Value) -> DType:
+    """The dtype in which the rotation is computed."""
+    return promote(promote(x.dtype, table.dtype), float32)
+
+
+def _halves(x: Value, dtype: DType) -> Value:
+    """The halves of the last axis on an axis of their own, so that all is element-wise."""
+    return as_type(reshape(x, (*x.shape[:-1], 2, x.shape[-1] // 2)), dtype)  # (..., T, 2, D / 2)
+
+
+def _turned(halves: Value) -> Value:
+    """[a, b] by a quarter: [-b, a]."""
+    axis = len(halves.shape) - 2
+    shape = tuple(2 if i == axis else 1 for i in range(len(halves.shape)))
+    sign = subtract(multiply(index_along(halves, axis, shape, halves.dtype), 2), 1)
+    return multiply(flip(halves, axis), sign)
 
 
 def _infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
@@ -48,18 +74,12 @@ def _infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DTyp
 
 
 def _expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
-    """Halves stand on an axis of their own, so that the rotation is element-wise."""
     x, cos, sin = inputs
-    half = x.shape[-1] // 2
-    dtype = promote(promote(x.dtype, cos.dtype), float32)
-    halves = as_type(reshape(x, (*x.shape[:-1], 2, half)), dtype)  # (..., T, 2, D / 2)
-    axis = len(halves.shape) - 2
-    # -1 for the first half, which takes the second with a minus sign, and 1 for the second
-    shape = tuple(2 if i == axis else 1 for i in range(len(halves.shape)))
-    sign = subtract(multiply(index_along(x, axis, shape, dtype), 2), 1)
+    dtype = _wide(x, cos)
+    halves = _halves(x, dtype)
     cos, sin = (expand_dims(as_type(table, dtype), -2) for table in (cos, sin))
-    turned = add(multiply(halves, cos), multiply(flip(halves, axis), multiply(sin, sign)))
-    return reshape(as_type(turned, x.dtype), x.shape)
+    result = add(multiply(halves, cos), multiply(_turned(halves), sin))
+    return reshape(as_type(result, x.dtype), x.shape)
 
 
 def _reference(x: Any, cos: Any, sin: Any) -> Any:
@@ -94,8 +114,7 @@ def rope(x: Value, cos: Value, sin: Value) -> Value:
     With x = [a, b] in halves: y = [a cos - b sin, b cos + a sin]
 
     x         (..., T, D)  D even; pairs are (i, i + D / 2), as in Hugging Face's OLMo
-    cos, sin  (T, D / 2), or (T, D) whose halves are equal; constants: they get no gradient;
-              computed in float32 or better
+    cos, sin  (T, D / 2), or (T, D) whose halves are equal; computed in float32 or better
     returns   (..., T, D)  dtype of x
     raises    ShapeError if the tables do not match x
     source    Su et al. 2021, arXiv:2104.09864

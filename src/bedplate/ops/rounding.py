@@ -9,10 +9,10 @@ import numpy as np
 from bedplate import kernel as language
 from bedplate.ops.build import Value
 from bedplate.ops.elementwise import NUMBERS, flat_gradient, unary
-from bedplate.ops.samples import floats, integers, mixed
+from bedplate.ops.samples import floats, integers, rough
 
 HALVES = (
-    mixed(lambda r: [np.arange(-8, 9) / 2.0], "halves"),
+    rough(lambda r: [np.arange(-8, 9) / 2.0], "halves"),
     floats((3, 5), low=-9, high=9),
     integers((4,)),
 )

@@ -46,6 +46,11 @@ def mixed(make: Callable[[np.random.Generator], Any], name: str, **attributes: A
     return Sample(make, attributes, name)
 
 
+def rough(make: Callable[[np.random.Generator], Any], name: str, **attributes: Any) -> Sample:
+    """Inputs with ties or kinks, where the op has no derivative."""
+    return Sample(make, attributes, name, smooth=False)
+
+
 def one(low: float = -2.0, high: float = 2.0) -> tuple[Sample, ...]:
     """The usual samples of a unary op on floats: vector with a tail, matrix, 0-d, empty."""
     return tuple(floats(shape, low=low, high=high) for shape in ((3, 5), (37,), (), (0, 3)))

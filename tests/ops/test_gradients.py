@@ -1,0 +1,98 @@
+"""Every gradient on every device against central differences of the reference, in float64."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bedplate as bp
+
+# the error of a central difference with the step of conftest.py, relative to the values
+TOLERANCE = 1e-6
+
+
+def gradients(case: Any, arrays: list[Any], weights: Any, device: Any) -> list[Any]:
+    """The gradient of sum(weights * op(inputs)) by the tape; None for integers."""
+    tensors = [
+        bp.Tensor(array, device, requires_grad=array.dtype == np.float64) for array in arrays
+    ]
+    total = (case.run(*tensors) * bp.Tensor(weights, device)).sum()
+    if total.requires_grad:
+        total.backward()
+    return [_value(tensor) for tensor in tensors]
+
+
+def _value(tensor: Any) -> Any:
+    if not tensor.requires_grad:
+        return None
+    return np.zeros(tensor.shape) if tensor.grad is None else tensor.grad.numpy()
+
+
+def check(case: Any, device: Any, toolbox: Any) -> None:
+    """Refuse a gradient that differs from the central difference."""
+    arrays = case.arrays()
+    weights = np.random.default_rng(1).normal(size=case.oracle(*arrays).shape)
+    found = gradients(case, arrays, weights, device)
+    wanted = toolbox.numeric_gradients(case, arrays, weights)
+    for number, (got, expected) in enumerate(zip(found, wanted, strict=True)):
+        if expected is not None:
+            toolbox.assert_close(got, expected, TOLERANCE, f"{case}: input {number}")
+
+
+def test_gradient_agrees_with_differences(smooth_case: Any, device: Any, toolbox: Any) -> None:
+    check(smooth_case, device, toolbox)
+
+
+def test_a_gradient_wrong_by_a_thousandth_is_refused(sloped_case: Any, toolbox: Any) -> None:
+    """The checker itself: every gradient, made wrong by 0.1 %, must fail."""
+    true_gradient = sloped_case.op.gradient
+
+    def wrong(*arguments: Any, **attributes: Any) -> Any:
+        grads = true_gradient(*arguments, **attributes)
+        return tuple(g * 1.001 if hasattr(g, "shape") else g for g in grads)
+
+    broken = dataclasses.replace(sloped_case.op, gradient=wrong)
+    with pytest.raises(AssertionError):
+        check(dataclasses.replace(sloped_case, op=broken), bp.Device("reference"), toolbox)
+
+
+def directional(case: Any, arrays: list[Any], create_graph: bool) -> tuple[Any, list[Any]]:
+    """The derivative of sum(weights * op(inputs)) along random directions, and the inputs."""
+    generator = np.random.default_rng(2)
+    weights = generator.normal(size=case.oracle(*arrays).shape)
+    tensors = [
+        bp.Tensor(array, "reference", requires_grad=array.dtype == np.float64) for array in arrays
+    ]
+    total = (case.run(*tensors) * bp.Tensor(weights, "reference")).sum()
+    total.backward(create_graph=create_graph)
+    slope = bp.zeros((), dtype=bp.float64, device="reference")
+    for tensor in tensors:
+        direction = bp.Tensor(generator.normal(size=tensor.shape), "reference")
+        if tensor.grad is not None:
+            slope = slope + (tensor.grad * direction).sum()
+            tensor.grad = None
+    return slope, tensors
+
+
+def test_second_gradient_agrees_with_differences(sloped_case: Any) -> None:
+    """Differences of the first gradient, which the tests above hold, against the second."""
+    arrays = sloped_case.arrays()
+    slope, tensors = directional(sloped_case, arrays, create_graph=True)
+    if slope.requires_grad:
+        slope.backward()
+    generator = np.random.default_rng(3)
+    for i, array in enumerate(arrays):
+        if array.dtype == np.float64:
+            probe = generator.normal(size=array.shape)
+            ends = [
+                directional(
+                    sloped_case, [*arrays[:i], array + step * probe, *arrays[i + 1 :]], False
+                )
+                for step in (1e-5, -1e-5)
+            ]
+            wanted = (ends[0][0].item() - ends[1][0].item()) / 2e-5
+            got = float(np.sum(_value(tensors[i]) * probe))
+            assert got == pytest.approx(wanted, rel=1e-5, abs=1e-5), f"{sloped_case}: input {i}"
