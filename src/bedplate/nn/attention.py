@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from bedplate.errors import ShapeError
+from bedplate.ops.attention import attention as fused_attention
 from bedplate.ops.softmax import softmax
 from bedplate.tensor import Tensor, arange, random, where
 
@@ -36,6 +37,8 @@ def attention(
              arXiv:2305.13245
     """
     _check(q, k, v)
+    if not dropout:
+        return fused_attention(q, k, v, causal, window, scale)
     n_queries, n_keys = q.shape[2], k.shape[2]
     mask = None
     if causal or window is not None:
