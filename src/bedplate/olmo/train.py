@@ -206,6 +206,8 @@ class Trainer:
         )
         manual_seed(self.origin["seed"])
         self.model = Olmo3(self.config)
+        for parameter in self.model.parameters():
+            parameter.realise()
         self.optimizer = SkipStepAdamW(
             _groups(self.model), lr=self.peak_rate, betas=BETAS, weight_decay=WEIGHT_DECAY
         )

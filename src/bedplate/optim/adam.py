@@ -128,10 +128,10 @@ class SkipStepAdamW(AdamW):
         if window < 2:
             raise ValueError(f"SkipStepAdamW: window = {window} holds no spread; give 2 or more")
         self.window, self.sigma = window, sigma
-        self.losses = zeros((window,), dtype=float64)
-        self.grad_norms = zeros((window,), dtype=float64)
-        self.n_seen = zeros((), dtype=float64)
-        self.n_skipped = zeros((), dtype=float64)
+        self.losses = zeros((window,), dtype=float64).realise()
+        self.grad_norms = zeros((window,), dtype=float64).realise()
+        self.n_seen = zeros((), dtype=float64).realise()
+        self.n_skipped = zeros((), dtype=float64).realise()
 
     def step(self, loss: Tensor | None = None, grad_norm: Tensor | None = None) -> None:
         """Update every parameter that has a gradient, unless the step is an outlier."""

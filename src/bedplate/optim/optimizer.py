@@ -53,7 +53,7 @@ class Optimizer:
         self.param_groups: list[ParameterGroup] = []
         self.names: list[str] = []
         self.state: list[dict[str, Tensor]] = []  # by position over all groups
-        self.step_count = zeros((), dtype=float64)
+        self.step_count = zeros((), dtype=float64).realise()
         given = list(params)
         if not given:
             raise ValueError("optimizer: got no parameters\n  give it model.parameters()")
@@ -88,7 +88,8 @@ class Optimizer:
     def _fresh_state(self, parameter: Tensor) -> dict[str, Tensor]:
         narrow = parameter.dtype.itemsize < 4
         dtype = float32 if narrow else parameter.dtype
-        state = {name: zeros(parameter.shape, dtype=dtype) for name in self.state_names}
+        # memory of its own from the start, so that the first step is like all others
+        state = {n: zeros(parameter.shape, dtype=dtype).realise() for n in self.state_names}
         if narrow:
             # small steps would vanish in the rounding of bfloat16 and float16
             state["master"] = parameter.detach().astype(float32)
