@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 
 from bedplate.olmo import PRESETS, Config
+from benchmarks import cases, harness, limits, peer, report, worker
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT))
-
-from benchmarks import cases, harness, limits, peer, report, worker  # noqa: E402
 
 CHAIN = next(case for case in cases.all_cases() if case.name == "elementwise/chain-1e3")
 
