@@ -12,7 +12,7 @@ import numpy as np
 from bedplate.errors import KernelError
 from bedplate.kernel.context import line_of, user_site
 from bedplate.kernel.ir import Program
-from bedplate.kernel.types import Type, bf16, f16, f32, f64, i1
+from bedplate.kernel.types import Type, bf16, element, f16, f32, f64, i1
 from bedplate.kernel.values import integer_range
 
 _NUMPY = {
@@ -113,11 +113,10 @@ class Convention:
 
     def pointer(self, index: int, value: Any) -> int:
         if isinstance(value, np.ndarray):
-            wanted = self.types[index].element
-            if wanted is None or wanted.is_pointer or not _fits(value.dtype, _NUMPY[wanted.name]):
-                legal = "addresses" if wanted is None or wanted.is_pointer else \
-                    f"an array of {_NUMPY[wanted.name]}"  # fmt: skip
-                raise self.mismatch(index, value, legal)
+            pointee = element(self.types[index])
+            wanted = np.dtype(np.uint64) if pointee.is_pointer else numpy_dtype(pointee)
+            if not _fits(value.dtype, wanted, pointee):
+                raise self.mismatch(index, value, f"an array of {wanted}")
             if not value.flags.c_contiguous:
                 raise self.mismatch(index, value, "a contiguous array; np.ascontiguousarray(x)")
             if not value.flags.writeable:
@@ -149,8 +148,10 @@ class Convention:
         return result or 0 if type_.is_pointer else result
 
 
-def _fits(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    return given == wanted or (
-        wanted.kind in "iub" and given.kind in "iub" and given.itemsize == wanted.itemsize
-        and (wanted.kind == "b" or given.kind == "b")
-    )  # fmt: skip
+def _fits(given: np.dtype[Any], wanted: np.dtype[Any], pointee: Type) -> bool:
+    """Whether an array of a dtype may be passed: the same, or bytes for i1, addresses as i64."""
+    if given == wanted:
+        return True
+    if pointee.is_pointer:
+        return given == np.int64
+    return given.itemsize == 1 and {given.kind, wanted.kind} == {"b", "u"}

@@ -25,6 +25,7 @@ instructions `var`, `get` and `set`; `give_back` returns. Other programs are cal
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,19 +136,20 @@ def all_programs(program: Program) -> list[Program]:
     return order
 
 
-def count_statements(block: Block) -> int:
-    """How many statements a block holds, those inside loops and branches counted."""
-    total = 0
+def all_instructions(block: Block) -> Iterator[Instruction]:
+    """Every instruction of a block and of the blocks inside it."""
     for statement in block.statements:
-        total += 1
-        if isinstance(statement, Loop):
-            total += count_statements(statement.body)
+        if isinstance(statement, Instruction):
+            yield statement
+        elif isinstance(statement, Loop):
+            yield from all_instructions(statement.body)
         elif isinstance(statement, While):
-            total += count_statements(statement.test) + count_statements(statement.body)
-        elif isinstance(statement, When):
-            total += count_statements(statement.body)
-            total += count_statements(statement.otherwise) if statement.otherwise else 0
-    return total
+            yield from all_instructions(statement.test)
+            yield from all_instructions(statement.body)
+        else:
+            yield from all_instructions(statement.body)
+            if statement.otherwise is not None:
+                yield from all_instructions(statement.otherwise)
 
 
 def _print_one(program: Program, places: dict[int, int]) -> str:

@@ -6,6 +6,7 @@ done exactly once per kernel, whoever asks first.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from bedplate.kernel import cache, checks, codegen, context, report
 from bedplate.kernel.arguments import Convention
 from bedplate.kernel.context import line_of
 from bedplate.kernel.ir import Program
-from bedplate.kernel.language.calls import call
+from bedplate.kernel.language.calls import call, check_symbols
 from bedplate.kernel.lower import lower, symbol_of
 from bedplate.kernel.machine import Watch, interpret
 from bedplate.kernel.target import Target, find_target
@@ -161,6 +162,7 @@ class Kernel:
 
     def _compile(self) -> Compiled:
         convention = Convention(self.name, self.ir)
+        check_symbols(self.ir)
         text = self.llvm()
         report.show(self, text)
         address, keep = load_code(text, symbol_of(self.name))
@@ -171,6 +173,7 @@ class Kernel:
             if self._checked is None:
                 target = find_target(None)
                 convention = Convention(self.name, self.ir)
+                check_symbols(self.ir)
                 image = codegen.make_object(checks.lower_checked(self.ir, target), target)
                 symbols = symbol_of(self.name), checks.checked_symbol(self.name)
                 plain, checked, keep = codegen.link(image, *symbols)
@@ -243,13 +246,21 @@ def _evaluate(annotation: Any, function: Callable[..., Any], names: dict[str, An
     """An annotation as an object; a string (from __future__ annotations) is evaluated."""
     if not isinstance(annotation, str):
         return annotation
-    closure = dict(inspect.getclosurevars(function).nonlocals)
     try:
-        return eval(annotation, function.__globals__, {**names, **closure})
+        return eval(annotation, function.__globals__, {**names, **_closure(function)})
     except Exception as error:
         raise KernelError(
             f"kernel {function.__name__}: the annotation {annotation!r} fails: {error}"
         ) from error
+
+
+def _closure(function: Callable[..., Any]) -> dict[str, Any]:
+    """The function's free variables that have a value already."""
+    values = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # an empty cell: assigned later
+            values[name] = cell.cell_contents
+    return values
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:

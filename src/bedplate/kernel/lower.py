@@ -20,13 +20,13 @@ from bedplate.kernel.ir import (
     Program,
     When,
     While,
+    all_instructions,
     all_programs,
-    count_statements,
 )
 from bedplate.kernel.target import Target
 from bedplate.kernel.types import Type, bf16, f16, f32
 
-# A called kernel of at most this many statements becomes part of its caller.
+# A called kernel of at most this many instructions becomes part of its caller.
 INLINE_STATEMENTS = 300
 
 
@@ -102,7 +102,9 @@ class FunctionLowering:
             result = extension(program.result).strip() + " " + result
         linkage = "internal " if self.internal else ""
         head = f"define {linkage}{result} @{self.module.symbols[id(program)]}"
-        small = self.internal and count_statements(program.body) <= INLINE_STATEMENTS
+        small = (
+            self.internal and sum(1 for _ in all_instructions(program.body)) <= INLINE_STATEMENTS
+        )
         head += f"({', '.join(parameters)}) #{1 if small else 0} {{"
         text = [head, "entry:", *self.slots, *self.lines, "}\n"]
         self.module.functions.append("\n".join(text))

@@ -48,11 +48,9 @@ def numeric(build: Build, narrows: bool = True) -> Callable[[Any, Any], str]:
 
 def _wide(value: Any) -> Any:
     """f16 and bf16 as float32, everything else as it is."""
-    return value.astype(np.float32) if value.dtype.itemsize == 2 and _is_float(value) else value
-
-
-def _is_float(value: Any) -> bool:
-    return value.dtype.kind in "fV"
+    dtype = getattr(value, "dtype", None)  # a pointer has none
+    is_narrow = dtype is not None and dtype.itemsize == 2 and dtype.kind in "fV"
+    return value.astype(np.float32) if is_narrow else value
 
 
 def meaning(function: Callable[..., Any]) -> Callable[..., Any]:

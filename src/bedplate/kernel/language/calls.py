@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bedplate.kernel.context import failure, tracer
+from bedplate.errors import KernelError
+from bedplate.kernel.context import failure, line_of, tracer
+from bedplate.kernel.ir import Program, all_instructions, all_programs
+from bedplate.kernel.llvm import binding
 from bedplate.kernel.types import Type, i64
 from bedplate.kernel.values import Value, as_value
 
@@ -70,3 +73,21 @@ def extern(name: str, result: Type | None, types: Sequence[Type]) -> Callable[..
 
     function.__name__ = name
     return function
+
+
+def check_symbols(program: Program) -> None:
+    """Look up every C function that a program calls.
+
+    raises KernelError naming the line that calls one which this process does not have
+    """
+    for each in all_programs(program):
+        for instruction in all_instructions(each.body):
+            if instruction.op != "extern":
+                continue
+            symbol = instruction.attributes["symbol"]
+            if not binding().address_of_symbol(symbol):
+                raise KernelError(
+                    f"kernel {each.name}: there is no function {symbol!r} in this process\n"
+                    f"  at {line_of(instruction.site)}\n"
+                    "  legal: names of the C library and of libraries already loaded"
+                )
