@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+NAMES = {"kaiming_init": "nn"}  # names of the top level that such a part defines
 PARTS = ("cli", "compiler", "data", "kernel", "memory", "nn", "olmo", "optim")
 
 
@@ -13,4 +14,6 @@ def __getattr__(name: str) -> Any:
     """The module-level hook of the package: `bedplate.NAME` for a part not imported yet."""
     if name in PARTS:
         return importlib.import_module(f"bedplate.{name}")
+    if name in NAMES:
+        return getattr(importlib.import_module(f"bedplate.{NAMES[name]}"), name)
     raise AttributeError(f"module 'bedplate' has no attribute {name!r}")
