@@ -222,7 +222,12 @@ def _integer_power(a: Any, b: Any) -> Any:
 
 
 def _power_reference(a: Any, b: Any) -> Any:
-    return np.power(a, b) if a.dtype.kind == "f" else _integer_power(a, b)
+    if a.dtype.kind != "f":
+        return _integer_power(a, b)
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    # with an axis: NumPy makes a 0-d exponent of 0.5 a square root, which differs at -0.0
+    a, b = np.broadcast_arrays(np.atleast_1d(a), np.atleast_1d(b))
+    return np.power(a, b).reshape(shape)
 
 
 def _power_emit(t: Any, a: Any, b: Any) -> Any:
