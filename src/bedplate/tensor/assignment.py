@@ -85,12 +85,12 @@ class Assignment:
 
         A leaf that requires a gradient stays that leaf.
         """
+        watcher = LOCAL.state.watcher
+        if watcher is not None:
+            watcher.rebinding(self)
         self._node = node
         if not self._is_own_leaf():
             self._entry = entry
-        watcher = LOCAL.state.watcher
-        if watcher is not None:
-            watcher.rebound(self)
 
     def _in_place(self: Self, sign: str, compute: Any, other: Any) -> Self:
         self._check_rebind(f"x {sign} y")

@@ -352,6 +352,9 @@ class Tensor(Assignment, Operators):
     @property
     def grad(self) -> Tensor | None:
         """The gradient that `backward` has added up so far, or None."""
+        watcher = LOCAL.state.watcher
+        if watcher is not None:
+            watcher.grad_read(self)
         return self._grad
 
     @grad.setter
@@ -363,10 +366,10 @@ class Tensor(Assignment, Operators):
                 raise ShapeError(
                     f"grad: the shape {value.shape} differs from the tensor's {self.shape}"
                 )
-        self._grad = value
         watcher = LOCAL.state.watcher
         if watcher is not None:
-            watcher.grad_set(self)
+            watcher.grad_setting(self)
+        self._grad = value
 
     def backward(
         self,
@@ -486,7 +489,7 @@ def _node_of(data: Any, device: Device | str | None, dtype: Any) -> Node:
 def _accumulate(tensor: Tensor, gradient: Tensor, create_graph: bool) -> None:
     """Add a gradient to `.grad`."""
     state = LOCAL.state
-    known = tensor._grad
+    known = tensor.grad
     before, state.recording = state.recording, create_graph
     try:
         tensor.grad = gradient if known is None else known + gradient
