@@ -18,7 +18,7 @@ from bedplate.data import load_codec
 from bedplate.errors import CheckpointError
 from bedplate.olmo import TrainError, TrainSettings, load, train
 from bedplate.olmo.run_state import STATE
-from bedplate.olmo.train import Trainer
+from bedplate.olmo.training import Trainer
 from bedplate.tensor import safetensors
 
 SMALL = {
