@@ -21,6 +21,7 @@ from bedplate.ops.arithmetic import (
     subtract,
 )
 from bedplate.ops.arithmetic import abs_ as abs
+from bedplate.ops.attention import attention
 from bedplate.ops.comparison import (
     bitwise_and,
     bitwise_invert,
@@ -105,6 +106,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "attention",
     "bitwise_and",
     "bitwise_invert",
     "bitwise_or",
