@@ -1,4 +1,4 @@
-"""The walk back: each entry once, after its consumers; freed graphs; hooks; the tape as an object."""
+"""The walk back: each entry once, after its consumers; freed graphs; hooks; the tape object."""
 
 from __future__ import annotations
 

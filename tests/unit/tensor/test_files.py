@@ -134,5 +134,5 @@ def test_hostile_npz(tmp_path: Path) -> None:
         bp.load(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "hello")
-    with pytest.raises(bp.errors.CheckpointError, match="no .npy file"):
+    with pytest.raises(bp.errors.CheckpointError, match=r"no \.npy file"):
         bp.load(path)
