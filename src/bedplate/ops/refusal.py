@@ -30,12 +30,15 @@ def _table(inputs: dict[str, Any]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) if rows else 0 for column in range(3)]
     return [
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        + f"   made at {row[3]}"
+        + f"   {row[3]}"
         for row in rows
     ]  # fmt: skip
 
 
 def _describe(value: Any) -> tuple[str, str, str]:
     node = getattr(value, "_node", value)
-    line = node.line() if hasattr(node, "line") else "unknown line"
-    return str(tuple(node.shape)), str(node.dtype), line
+    if getattr(node, "op", None) is not None and node.op.name == "constant":
+        origin = f"the number {node.attributes['value']}"
+    else:
+        origin = f"made at {node.line() if hasattr(node, 'line') else 'unknown line'}"
+    return str(tuple(node.shape)), str(node.dtype), origin

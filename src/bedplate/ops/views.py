@@ -56,11 +56,11 @@ RESHAPE = register(
 
 def as_sizes(op: str, shape: tuple[Any, ...]) -> tuple[int, ...]:
     """Sizes given as one tuple or one after the other, as a tuple of ints."""
-    if len(shape) == 1 and type(shape[0]) is not int and not hasattr(shape[0], "__index__"):
-        shape = tuple(shape[0])
     try:
-        return tuple(size.__index__() for size in shape)
-    except AttributeError:
+        if len(shape) == 1 and type(shape[0]) is not int and not hasattr(shape[0], "__index__"):
+            shape = tuple(shape[0])
+        return tuple([size.__index__() for size in shape])
+    except (AttributeError, TypeError):
         raise TypeError(f"{op}: sizes are integers, got {shape!r}") from None
 
 

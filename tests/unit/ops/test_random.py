@@ -1,0 +1,96 @@
+"""Philox against its published vectors; the distributions against their moments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bedplate as bp
+from bedplate.ops import random
+from bedplate.ops.random import PHILOX
+
+# kat_vectors of Random123 1.14, philox4x32 with 10 rounds: counter, key, result
+VECTORS = [
+    ([0, 0, 0, 0], [0, 0], [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+    ([0xFFFFFFFF] * 4, [0xFFFFFFFF] * 2, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+    (
+        [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
+        [0xA4093822, 0x299F31D0],
+        [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1],
+    ),
+]
+
+
+def state(seed: int = 0, device: str = "reference") -> Any:
+    return bp.Tensor(np.array(random.seed_words(seed), np.uint32), device)
+
+
+@pytest.mark.parametrize(("counter", "key", "wanted"), VECTORS)
+def test_published_vectors(counter: Any, key: Any, wanted: Any) -> None:
+    words = [np.array([word], np.uint32) for word in (*counter, *key)]
+    got = [int(PHILOX.reference(*words, word=i)[0]) for i in range(4)]
+    assert [hex(word) for word in got] == [hex(word) for word in wanted]
+
+
+def test_place_seed_and_draw_change_a_value() -> None:
+    first = random.uniform(state(1), (1000,)).numpy()
+    assert len(np.unique(first)) > 990
+    assert not np.array_equal(first, random.uniform(state(2), (1000,)).numpy())
+    assert not np.array_equal(first, random.uniform(state(1 << 40), (1000,)).numpy())
+    following = random.advanced(state(1))
+    assert not np.array_equal(first, random.uniform(following, (1000,)).numpy())
+    np.testing.assert_array_equal(first, random.uniform(state(1), (10, 100)).numpy().reshape(-1))
+
+
+def test_draws_carry_into_the_high_word() -> None:
+    last = bp.Tensor(np.array([5, 6, 0xFFFFFFFF, 7], np.uint32), "reference")
+    assert random.advanced(last).tolist() == [5, 6, 0, 8]
+
+
+def test_uniform_moments() -> None:
+    values = random.uniform(state(3), (40000,), -1.0, 3.0, bp.float64).numpy()
+    assert values.min() >= -1
+    assert values.max() < 3
+    assert values.mean() == pytest.approx(1, abs=0.02)
+    assert values.var() == pytest.approx(16 / 12, rel=0.02)
+
+
+@pytest.mark.parametrize("dtype", [bp.float32, bp.float64, bp.bfloat16], ids=str)
+def test_normal_moments(dtype: Any) -> None:
+    values = random.normal(state(4), (40000,), 2.0, 3.0, dtype).numpy().astype(np.float64)
+    assert np.isfinite(values).all()
+    assert values.mean() == pytest.approx(2, abs=0.05)
+    assert values.std() == pytest.approx(3, rel=0.02)
+    cubes = ((values - 2) / 3) ** 3
+    assert cubes.mean() == pytest.approx(0, abs=0.05)
+
+
+def test_integers_cover_their_range_evenly() -> None:
+    values = random.randint(state(5), (30000,), -2, 4).numpy()
+    counts = np.bincount(values + 2, minlength=6)
+    assert counts.size == 6
+    assert counts.min() > 4700
+
+
+def test_dropout_keeps_the_mean() -> None:
+    x = bp.ones((40000,), device="reference")
+    result = random.dropout(state(6), x, 0.25).numpy()
+    assert set(np.unique(result)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert result.mean() == pytest.approx(1, abs=0.02)
+    assert random.dropout(state(6), x, 1.0).numpy().max() == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: random.uniform(state(), (3,), dtype=bp.int32), TypeError, "floats only"),
+        (lambda: random.randint(state(), (3,), 4, 4), ValueError, r"no integer in \[4, 4\)"),
+        (lambda: random.bernoulli(state(), (3,), 1.5), ValueError, "a probability lies in"),
+        (lambda: random.dropout(state(), state(), -0.1), ValueError, "a probability lies in"),
+    ],
+)
+def test_refused_arguments(make: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        make()
