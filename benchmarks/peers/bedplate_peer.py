@@ -6,10 +6,10 @@ import os
 from importlib.metadata import version
 from typing import Any
 
-import bedplate.nn.functional as F
 import numpy as np
 
 import bedplate as bp
+import bedplate.nn.functional as F
 from bedplate import optim
 from bedplate.olmo import Config, Olmo3
 
@@ -76,6 +76,34 @@ def matmul(p: Any, inputs: Any) -> Any:
 
 def chain(p: Any, inputs: Any) -> Any:
     return _without_gradient(lambda a, b: ((a + b) * 2).relu(), *_tensors(inputs))
+
+
+def unary(p: Any, inputs: Any) -> Any:
+    function = F.gelu if p["function"] == "gelu" else bp.exp
+    return _without_gradient(lambda x: function(x), *_tensors(inputs))
+
+
+def add(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda a, b: a + b, *_tensors(inputs))
+
+
+def sum(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda x: x.sum(axis=p["axis"]), *_tensors(inputs))
+
+
+def transpose(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda x: x.mT, *_tensors(inputs))
+
+
+def layer_norm(p: Any, inputs: Any) -> Any:
+    x, weight, *grad = _tensors(inputs)
+
+    def function(x: Any, weight: Any) -> Any:
+        return F.layer_norm(x, weight, None, 1e-5)
+
+    if grad:
+        return _with_gradient(function, [x, weight], grad[0])
+    return _without_gradient(function, x, weight)
 
 
 def softmax(p: Any, inputs: Any) -> Any:

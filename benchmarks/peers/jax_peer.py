@@ -49,6 +49,35 @@ def chain(p: Any, inputs: Any) -> Any:
     return _jitted(lambda a, b: [jax.nn.relu((a + b) * 2)], *inputs)
 
 
+def unary(p: Any, inputs: Any) -> Any:
+    if p["function"] == "exp":
+        return _jitted(lambda x: [jnp.exp(x)], *inputs)
+    return _jitted(lambda x: [jax.nn.gelu(x, approximate=False)], *inputs)
+
+
+def add(p: Any, inputs: Any) -> Any:
+    return _jitted(lambda a, b: [a + b], *inputs)
+
+
+def sum(p: Any, inputs: Any) -> Any:
+    return _jitted(lambda x: [x.sum(p["axis"])], *inputs)
+
+
+def transpose(p: Any, inputs: Any) -> Any:
+    return _jitted(lambda x: [x.T], *inputs)
+
+
+def _layer_norm(x: Any, weight: Any) -> Any:
+    centred = x - jnp.mean(x, -1, keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5) * weight
+
+
+def layer_norm(p: Any, inputs: Any) -> Any:
+    if p.get("backward"):
+        return _with_gradient(_layer_norm, inputs[:2], inputs[2])
+    return _jitted(lambda x, weight: [_layer_norm(x, weight)], *inputs)
+
+
 def softmax(p: Any, inputs: Any) -> Any:
     if p.get("backward"):
         return _with_gradient(lambda x: jax.nn.softmax(x, -1), inputs[:1], inputs[1])

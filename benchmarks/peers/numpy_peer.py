@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cases import mlp_gradients
+from benchmarks.kinds import mlp_gradients
 
 VERSION = np.__version__
 
@@ -29,6 +29,23 @@ def matmul(p: Any, inputs: Any) -> Any:
 def chain(p: Any, inputs: Any) -> Any:
     a, b = inputs
     return lambda: [np.maximum((a + b) * 2, 0)]
+
+
+def unary(p: Any, inputs: Any) -> Any:
+    return (lambda: [np.exp(inputs[0])]) if p["function"] == "exp" else None
+
+
+def add(p: Any, inputs: Any) -> Any:
+    a, b = inputs
+    return lambda: [a + b]
+
+
+def sum(p: Any, inputs: Any) -> Any:
+    return lambda: [inputs[0].sum(p["axis"])]
+
+
+def transpose(p: Any, inputs: Any) -> Any:
+    return lambda: [np.ascontiguousarray(inputs[0].T)]
 
 
 def softmax(p: Any, inputs: Any) -> Any:

@@ -66,6 +66,34 @@ def chain(p: Any, inputs: Any) -> Any:
     return _without_gradient(lambda a, b: torch.relu((a + b) * 2), a, b)
 
 
+def unary(p: Any, inputs: Any) -> Any:
+    function = torch.exp if p["function"] == "exp" else F.gelu
+    return _without_gradient(lambda x: function(x), torch.from_numpy(inputs[0]))
+
+
+def add(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda a, b: a + b, *(torch.from_numpy(x) for x in inputs))
+
+
+def sum(p: Any, inputs: Any) -> Any:
+    axes = (0, 1) if p["axis"] is None else p["axis"]
+    return _without_gradient(lambda x: x.sum(axes), torch.from_numpy(inputs[0]))
+
+
+def transpose(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda x: x.T.contiguous(), torch.from_numpy(inputs[0]))
+
+
+def layer_norm(p: Any, inputs: Any) -> Any:
+    def function(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, x.shape[-1:], weight, None, 1e-5)
+
+    if p.get("backward"):
+        leaves = [_leaf(inputs[0]), _leaf(inputs[1])]
+        return _with_gradient(function, leaves, torch.from_numpy(inputs[2]))
+    return _without_gradient(function, *(torch.from_numpy(x) for x in inputs))
+
+
 def softmax(p: Any, inputs: Any) -> Any:
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.softmax(x, -1)
