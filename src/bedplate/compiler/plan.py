@@ -20,7 +20,7 @@ from bedplate.compiler.groups import Group
 from bedplate.compiler.lower import Lowering
 from bedplate.compiler.memory_plan import plan_memory
 from bedplate.compiler.passes.pipeline import Step, run_passes
-from bedplate.compiler.schedule import schedule
+from bedplate.compiler.schedule import allow_overwriting, schedule
 from bedplate.devices.cpu.runner import NativePlan, Slot, Task
 from bedplate.graph.node import Node
 from bedplate.memory import allocate
@@ -44,6 +44,7 @@ class Plan:
     results      one for each root
     output_bytes of each output, in slot order
     sites        the checked indices, by number
+    granted      pairs (output, input): the output may be written over the input
     """
 
     native: NativePlan
@@ -56,6 +57,7 @@ class Plan:
     regions: list[list[Launch]]
     groups: list[Group] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    granted: list[tuple[int, int]] = field(default_factory=list)
 
     def run(self, inputs: Sequence[Any], scalars: Sequence[float]) -> list[Any]:
         """The blocks of the results.
@@ -96,10 +98,17 @@ def double_bits(number: float) -> int:
     return struct.unpack("q", struct.pack("d", number))[0]
 
 
-def compile_plan(roots: list[Node], n_inputs: int, n_scalars: int, keep_steps: bool = False) -> Plan:
+def compile_plan(
+    roots: list[Node],
+    n_inputs: int,
+    n_scalars: int,
+    wishes: Sequence[tuple[int, int]] = (),
+    keep_steps: bool = False,
+) -> Plan:
     """Compile a graph of placeholders.
 
     roots       the values to compute; leaves are placeholders, constants, iotas, scalars
+    wishes      pairs (root, input): the root's value may be written over the input
     keep_steps  keep the graphs between passes, for inspection
     """
     steps: list[Step] = []
@@ -112,13 +121,34 @@ def compile_plan(roots: list[Node], n_inputs: int, n_scalars: int, keep_steps: b
     lowering = Lowering(access, slots, scalars, _projections(groups, final))
     builder = lowering.run(groups)
     regions = schedule(builder.launches)
+    granted = _granted(regions, wishes, results, lowering, final, access)
     arena_bytes = plan_memory(regions)
     n_slots = FIRST_INPUT + n_inputs + len(output_bytes) + n_scalars
     native = NativePlan([[_task(launch) for launch in region] for region in regions], n_slots)
     return Plan(
         native, n_inputs, n_scalars, output_bytes, results, arena_bytes, lowering.sites, regions,
-        groups, steps,
+        groups, steps, granted,
     )  # fmt: skip
+
+
+def _granted(
+    regions: list[list[Launch]], wishes: Sequence[tuple[int, int]], results: list[Result],
+    lowering: Lowering, roots: list[Node], access: Callable[[Node], Access],
+) -> list[tuple[int, int]]:  # fmt: skip
+    """The wishes that the order of the launches allows, or can be made to allow."""
+    kept = {result.index for result in results if result.alias}
+    buffers = {b.slot: b for b in lowering.buffers.values() if b.slot is not None}
+    pairs: dict[tuple[int, int], tuple[BufferRef, BufferRef]] = {}
+    for root, source in wishes:
+        result = results[root]
+        old = buffers.get(FIRST_INPUT + source)
+        if result.alias or source in kept or old is None:
+            continue
+        new = lowering.buffer_of(access(roots[root]).base)
+        if new.nbytes == old.nbytes:
+            pairs[result.index, source] = (new, old)
+    allowed = allow_overwriting(regions, list(pairs.values()))
+    return [pair for pair, ok in zip(pairs, allowed, strict=True) if ok]
 
 
 def accessor(known: dict[Node, Access | None]) -> Callable[[Node], Access]:

@@ -17,6 +17,7 @@ from bedplate.compiler.signature import Signature
 from bedplate.config import config
 from bedplate.devices import reference
 from bedplate.devices.cpu.runner import n_workers
+from bedplate.errors import CaptureError
 from bedplate.graph.node import Node, topological_order
 from bedplate.ops.record import REGISTRY
 
@@ -77,15 +78,45 @@ def run_references(roots: list[Node]) -> None:
 
 def run_native(roots: list[Node]) -> None:
     """Compute nodes by one plan, compiled or found."""
+    roots = _without_known_outputs(roots)
+    if not roots:
+        return
     roots, several = _projected(roots)
-    order = topological_order(roots)
-    signature = Signature(order, roots)
+    roots = project_outputs(roots)
+    signature = Signature(topological_order(roots), roots)
+    for node in signature.inputs:
+        if node.block is None:
+            raise _escaped(node)
     plan = find_plan(signature)
     blocks = plan.run([node.block for node in signature.inputs], signature.scalars)
     for root, block in zip(roots, blocks, strict=True):
         root.realise(block)
     for node, parts in several:
         node.realise(tuple([part.block for part in parts]))
+
+
+def _without_known_outputs(roots: list[Node]) -> list[Node]:
+    """The roots left after each output of an op whose values are all known has taken its block."""
+    for node in topological_order(roots):
+        if node.op.name == "output" and node.block is None and node.inputs[0].block is not None:
+            node.realise(node.inputs[0].block[node.attributes["index"]])
+    return [root for root in roots if root.block is None]
+
+
+def project_outputs(roots: list[Node]) -> list[Node]:
+    """Give `output` nodes of ops that have run their values; the roots that are still to do."""
+    for node in topological_order(roots):
+        if node.op.name == "output" and node.block is None and node.inputs[0].block is not None:
+            node.realise(node.inputs[0].block[node.attributes["index"]])
+    return [root for root in roots if root.block is None]
+
+
+def _escaped(node: Node) -> CaptureError:
+    return CaptureError(
+        "jit: a tensor that was made in a captured step is read outside it\n"
+        f"  it depends on an argument {node.shape} {node.dtype} of that step\n"
+        "  return it from the step, or assign it to a tensor from outside"
+    )
 
 
 def _projected(roots: list[Node]) -> tuple[list[Node], list[tuple[Node, list[Node]]]]:
@@ -107,15 +138,25 @@ def _projected(roots: list[Node]) -> tuple[list[Node], list[tuple[Node, list[Nod
     return list(plain), several
 
 
-def find_plan(signature: Signature) -> Plan:
-    """The plan of a graph: from the cache, or compiled now."""
+def planning() -> threading.RLock:  # type: ignore[valid-type]
+    """The lock under which plans are found, made and run outside of captures."""
+    return _lock
+
+
+def find_plan(signature: Signature, wishes: tuple[tuple[int, int], ...] = ()) -> Plan:
+    """The plan of a graph: from the cache, or compiled now.
+
+    wishes   pairs (result, input): the result may be written over the input
+    """
     settings = tuple([getattr(config, name) for name in _SETTINGS])
-    key = (signature.key, settings, n_workers())
+    key = (signature.key, settings, n_workers(), wishes)
     plan = _plans.get(key)
     if plan is not None:
         _plans.move_to_end(key)
         return plan
-    plan = compile_plan(signature.lifted(), len(signature.inputs), len(signature.scalars))
+    plan = compile_plan(
+        signature.lifted(), len(signature.inputs), len(signature.scalars), wishes
+    )
     _plans[key] = plan
     if len(_plans) > PLAN_CACHE_SIZE:
         _plans.popitem(last=False)

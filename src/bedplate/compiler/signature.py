@@ -37,10 +37,10 @@ class Signature:
     def _part(self, i: int, node: Node) -> Any:
         number = self.number
         number[node] = i
-        if node.block is not None:
+        op = node.op
+        if node.block is not None or op.name == "placeholder":
             self.inputs.append(node)
             return node.shape, node.dtype
-        op = node.op
         if op.name == "constant" and is_scalar(node):
             self.scalars.append(node.attributes["value"])
             return "scalar", node.dtype
@@ -58,7 +58,7 @@ class Signature:
         new: dict[Node, Node] = {}
         n_inputs = n_scalars = 0
         for node in self.order:
-            if node.block is not None:
+            if node.block is not None or node.op.name == "placeholder":
                 new[node] = placeholder(n_inputs, node.shape, node.dtype, node.device)
                 n_inputs += 1
             elif node.op.name == "constant" and is_scalar(node):

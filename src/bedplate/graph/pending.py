@@ -25,11 +25,14 @@ class Watcher(Protocol):
     def read(self, tensor: Any) -> None:
         """An operation takes `tensor`, whose value is known already, as an input."""
 
-    def rebound(self, tensor: Any) -> None:
-        """`tensor` was bound to another node."""
+    def rebinding(self, tensor: Any) -> None:
+        """`tensor` is about to be bound to another node."""
 
-    def grad_set(self, tensor: Any) -> None:
-        """`tensor.grad` was assigned."""
+    def grad_read(self, tensor: Any) -> None:
+        """`tensor.grad` was asked for."""
+
+    def grad_setting(self, tensor: Any) -> None:
+        """`tensor.grad` is about to be assigned."""
 
     def value_read(self, tensor: Any) -> None:
         """The value of `tensor` is about to be read; raise here to refuse it."""

@@ -7,6 +7,7 @@ becomes a `Recording`: the graph's roots, and for each root whom it belongs to.
 from __future__ import annotations
 
 import hashlib
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,12 +22,18 @@ from bedplate.tensor.tensor import Tensor, wrap
 from bedplate.tensor.values import flush
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True)
 class Argument:
-    """Stands for tensor number `index` of the arguments while a step is captured."""
+    """A result that is tensor number `index` of the arguments itself."""
 
     index: int
-    tensor: Tensor
+
+
+@dataclass(frozen=True)
+class Part:
+    """The place of a tensor in a result: a root number, or an `Argument`."""
+
+    source: Any
 
 
 @dataclass
@@ -146,6 +153,7 @@ class _Recorder:
         self.made = Recording()
         self.numbers: dict[Node, int] = {}
         self.stand_ins = stand_ins
+        self.nodes = {node for t in stand_ins if (node := self._node_before(t)) is not None}
 
     def _owner(self, tensor: Tensor) -> Any:
         return self.owners.get(id(tensor), tensor)
@@ -160,8 +168,11 @@ class _Recorder:
         """The roots, and what belongs to whom."""
         made, watch = self.made, self.watch
         made.result = pack(result, self._packed)
-        for tensor, node, _ in watch.before.values():
-            if tensor._node is not node:
+        for key in watch.before:
+            tensor, node, _ = watch.before[key]
+            # held by the entry, this name and the call only: it lived inside the step
+            passing = key not in self.owners and sys.getrefcount(tensor) <= 3
+            if tensor._node is not node and not passing:
                 made.states.append((self._owner(tensor), self._root(tensor._node)))
         for tensor, gradient in watch.gradients.values():
             now = tensor._grad
@@ -175,8 +186,8 @@ class _Recorder:
         return made
 
     def _packed(self, tensor: Tensor) -> Any:
-        if id(tensor) in self.owners and tensor._node is self.stand_ins[self.owners[id(tensor)]]._node:
-            return Argument(self.owners[id(tensor)], tensor)
+        if id(tensor) in self.owners:
+            return Argument(self.owners[id(tensor)])
         return self._root(tensor._node)
 
     def _inputs(self) -> None:
@@ -189,6 +200,8 @@ class _Recorder:
         digests = []
         for node in topological_order(made.roots):
             if node.op.name == "placeholder" and node.block is None:
+                if node not in self.nodes:
+                    raise _kept_inside(node)
                 made.inputs[node] = node.attributes["index"]
             elif node.block is not None:
                 reader = watch.readers.get(node)
@@ -207,6 +220,15 @@ class _Recorder:
     def _node_before(self, tensor: Tensor) -> Node:
         entry = self.watch.before.get(id(tensor))
         return tensor._node if entry is None else entry[1]
+
+
+def _kept_inside(node: Node) -> CaptureError:
+    return CaptureError(
+        "jit: a value of an earlier captured call is used\n"
+        f"  an argument {node.shape} {node.dtype} of that call\n"
+        "  a tensor that was made in a captured step must leave it as a result, as `.grad`, or by "
+        "assign to a tensor from outside; it must not be kept in an attribute or a list"
+    )
 
 
 def _digest(node: Node) -> bytes:

@@ -1,0 +1,84 @@
+"""capture: a plan that is replayed with other values, for `jit`.
+
+A captured graph has inputs (placeholders, and leaves whose values the caller supplies each
+time), run-time numbers that stay as they were captured, and results. A result may take the
+place of an input (`donate`): when the caller says that nobody else holds the input's memory,
+the new value is written over the old one, where the plan's order allows it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from bedplate.compiler.plan import ARENA, ERROR_WORDS, ERRORS, FIRST_INPUT, Plan, double_bits
+from bedplate.compiler.realise import find_plan, planning, project_outputs
+from bedplate.compiler.signature import Signature
+from bedplate.graph.node import Node, topological_order
+from bedplate.memory import allocate
+
+KEPT_ARENA_BYTES = 1 << 20  # temporaries up to this size stay allocated between calls
+
+
+class CapturedPlan:
+    """The plan of a captured graph.
+
+    roots     nodes whose values are results
+    donate    pairs (result, input node): the result may overwrite the input
+    inputs    the nodes whose blocks each run is given, in the order of their slots
+    """
+
+    def __init__(self, roots: list[Node], donate: Sequence[tuple[int, Node]] = ()) -> None:
+        project_outputs(roots)
+        signature = Signature(topological_order(roots), roots)
+        self.inputs = signature.inputs
+        position = {node: i for i, node in enumerate(self.inputs)}
+        wishes = tuple((result, position[node]) for result, node in donate if node in position)
+        with planning():
+            self.plan: Plan = find_plan(signature, wishes)
+        # two captures with equal keys do the same
+        self.key: Any = signature.key, tuple([double_bits(x) for x in signature.scalars])
+        self.first_output = FIRST_INPUT + len(self.inputs)
+        self._errors = (ctypes.c_int64 * ERROR_WORDS)()
+        self.slots = self._new_slots(signature.scalars)
+        self._arena = allocate(self.plan.arena_bytes) if self._keeps_arena() else None
+        if self._arena is not None:
+            self.slots[ARENA] = self._arena.address
+
+    @property
+    def granted(self) -> dict[int, int]:
+        """Which output (by number) may be written over which input."""
+        return dict(self.plan.granted)
+
+    def _keeps_arena(self) -> bool:
+        return 0 < self.plan.arena_bytes <= KEPT_ARENA_BYTES
+
+    def forget_nodes(self) -> None:
+        """Let go of the captured graph: whoever holds a node keeps its memory from reuse."""
+        self.inputs = []
+
+    def _new_slots(self, scalars: list[float]) -> Any:
+        plan = self.plan
+        slots = (ctypes.c_int64 * plan.native.n_slots)()
+        slots[ERRORS] = ctypes.addressof(self._errors)
+        first = self.first_output + len(plan.output_bytes)
+        for i, number in enumerate(scalars):
+            slots[first + i] = double_bits(number)
+        return slots
+
+    def run(self) -> None:
+        """Run with the addresses that the caller has put in `slots`.
+
+        raises  IndexError if an index was out of range
+        """
+        plan = self.plan
+        if self._arena is None and plan.arena_bytes:
+            arena = allocate(plan.arena_bytes)  # freed when this returns
+            self.slots[ARENA] = arena.address
+            plan.native.run(self.slots)
+        else:
+            plan.native.run(self.slots)
+        if self._errors[0]:
+            self._errors[0] = 0
+            plan.raise_index_error(self._errors)
