@@ -212,7 +212,8 @@ class _Chunk:
         ]  # fmt: skip
         n_elements = self.n_batches * self.rows * problem.depth
         builder.launch(
-            kernel, words, self.n_batches * n_tiles, reads=[a.buffer], writes=[packed],
+            kernel, words, matmul_pack.n_pack_items(n_tiles, self.n_batches), reads=[a.buffer],
+            writes=[packed],
             nbytes=size + n_elements * variant.a.itemsize, name="matmul_pack",
         )  # fmt: skip
         return packed

@@ -34,6 +34,7 @@ from bedplate.kernel import (
     kernel,
     load,
     loop,
+    maximum,
     minimum,
     otherwise,
     prefetch,
@@ -49,6 +50,7 @@ from bedplate.kernel import (
 
 
 PREFETCH_ROWS = 8
+GROUP = 4  # tiles of an item: neighbours share the cache lines of a contiguous row
 
 
 def layout(across: int, along: int) -> str:
@@ -101,7 +103,7 @@ def emit_pack(
 
 def emit_pack_rows(
     source: Value, along: Value, n_panels: Value, depth: Value, target: Value, width: int,
-    panel_size: int, lanes: int,
+    panel_size: Any, lanes: int,
 ) -> None:  # fmt: skip
     """Stage the packing of several whole panels side by side whose rows are contiguous."""
     accumulate = target.type.element
@@ -109,10 +111,11 @@ def emit_pack_rows(
         row = source + k * along
         for panel in loop(n_panels):
             for v in range(0, width, lanes):
+                keep = None if v + lanes <= width else tail_mask(width - v, lanes)
                 # rows are far apart, which no hardware prefetcher follows
                 prefetch(row + along * PREFETCH_ROWS + panel * width + v)
-                elements = load(row + panel * width + v, lanes)
-                store(target + panel * panel_size + k * width + v, cast(elements, accumulate))
+                elements = cast(load(row + panel * width + v, lanes, mask=keep), accumulate)
+                store(target + panel * panel_size + k * width + v, elements, mask=keep)
 
 
 def _pack_across(
@@ -159,24 +162,41 @@ N_WORDS = 10
 
 @functools.cache
 def pack_kernel(kind: str, source: Type, accumulate: Type, width: int, lanes: int, rank: int):
-    """The task that packs a: one item is one tile of `width` rows over the whole depth."""
+    """The task that packs a: one item is GROUP tiles of `width` rows over the whole depth."""
 
     @kernel
     def matmul_pack(args: ptr(i64), begin: i64, end: i64, worker: i64):
+        tiles, rows, depth = (word_int(args, w) for w in (TILES, ROWS, DEPTH))
+        across, along = word_int(args, ACROSS), word_int(args, ALONG)
+        tile_words = word_int(args, TILE_WORDS)
+        groups = (tiles + (GROUP - 1)) // GROUP
         for item in loop(begin, end):
-            tiles = word_int(args, TILES)
-            first = item % tiles * width
-            at = batch_offset(args, item // tiles + word_int(args, FIRST_BATCH), N_WORDS, rank, 1)
-            row = first + word_int(args, FIRST_ROW)
-            across = word_int(args, ACROSS)
-            emit_pack(
-                kind, word_pointer(args, SOURCE, source) + at + row * across, across,
-                word_int(args, ALONG), word_int(args, ROWS) - first, word_int(args, DEPTH),
-                word_pointer(args, TARGET, accumulate) + item * word_int(args, TILE_WORDS),
-                width, lanes,
-            )  # fmt: skip
+            batch, first = item // groups, item % groups * GROUP
+            last = minimum(first + GROUP, tiles)
+            at = batch_offset(args, batch + word_int(args, FIRST_BATCH), N_WORDS, rank, 1)
+            there = word_pointer(args, SOURCE, source) + at
+            there = there + word_int(args, FIRST_ROW) * across
+            target = word_pointer(args, TARGET, accumulate) + batch * tiles * tile_words
+            following = first
+            if kind == "across":
+                following = maximum(minimum(last, rows // width), first)
+                emit_pack_rows(
+                    there + first * width, along, following - first, depth,
+                    target + first * tile_words, width, tile_words, lanes,
+                )  # fmt: skip
+            for tile in loop(following, last):
+                row = tile * width
+                emit_pack(
+                    kind, there + row * across, across, along, rows - row, depth,
+                    target + tile * tile_words, width, lanes,
+                )  # fmt: skip
 
     return matmul_pack
+
+
+def n_pack_items(n_tiles: int, n_products: int) -> int:
+    """How many items the packing of that many tiles of that many products is."""
+    return -(-n_tiles // GROUP) * n_products
 
 
 def batch_offset(

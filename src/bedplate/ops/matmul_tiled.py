@@ -7,7 +7,7 @@ The plain loop nest, and what becomes of it:
     for item in items:                        a block of rows x columns of one product
         for depth_block in K by depth:        b's panels of the block are packed: second cache
             for tiles in rows by tiles * rows:        a block of a that stays in the second cache
-                for panel in columns by tile_columns: a panel of b that stays in the first cache
+                for panel in columns by tile_columns:     a panel of b
                     for tile in tiles:                tile_rows x tile_columns accumulators
                         for k in depth_block:         in registers
                             c[tile, panel] += a[tile, k] * b[k, panel]

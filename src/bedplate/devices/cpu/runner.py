@@ -88,6 +88,9 @@ class NativePlan:
         self._lock = threading.Lock()
         self._records = _Records(regions, self.n_workers, n_slots)
         self._run = _run_plan()
+        self._plan = self._records.plan
+        self._n_regions = len(regions)
+        self._is_shared = self.n_workers > 1 and self._records.cost_ns >= native.WORTH_SHARING_NS
         _plans.add(self)
 
     def run(self, slots: Any) -> None:
@@ -96,14 +99,15 @@ class NativePlan:
         slots   a ctypes or NumPy array of n_slots int64 addresses
         """
         address = _address(slots)
-        limit = min(n_workers(), self.n_workers)
-        if limit - 1 > workers.n_threads and self._records.cost_ns >= native.WORTH_SHARING_NS:
+        limit = 1
+        if self._is_shared:
+            limit = min(n_workers(), self.n_workers)
             workers.ensure(limit)
         if config.debug >= 2:
             self._run_timed(address, limit)
             return
         with self._lock:
-            self._run(self._records.plan, address, 0, len(self.regions), limit)
+            self._run(self._plan, address, 0, self._n_regions, limit)
 
     def _run_timed(self, address: int, limit: int) -> None:
         seconds = []
