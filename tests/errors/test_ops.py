@@ -181,7 +181,7 @@ def test_refusal(make: Any, error: type[Exception], rule: str, advice: str) -> N
         make()
     first, *rest = str(caught.value).splitlines()
     assert first.startswith(rule)
-    inputs = [line for line in rest if re.search("made at|the number", line)]
+    inputs = [line for line in rest if re.search("   (made at|the number)", line)]
     assert inputs, "no input is named"
     for line in inputs:
         origin = r"(made at .*test_ops\.py:\d+|the number [\d.]+)"

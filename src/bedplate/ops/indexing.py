@@ -6,8 +6,7 @@ Index tensors and masks are added by the tensor floor, which may read values.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from bedplate.dtypes import bool_
 from bedplate.errors import ShapeError
@@ -19,10 +18,10 @@ from bedplate.ops.regions import UPDATE, flip, slice_, slice_count
 from bedplate.ops.views import broadcast_to, reshape
 
 Key = Any
+ALL = slice(None)
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(NamedTuple):
     """What a key of integers, slices, None and ... chooses.
 
     starts, stops, steps   one an axis of x
@@ -40,15 +39,19 @@ class Region:
 def _items(x: Value, key: Key) -> list[Any]:
     """The key as a list with one entry an axis of x, beside None; `...` written out."""
     items = list(key) if isinstance(key, tuple) else [key]
-    used = sum(1 for item in items if item is not None and item is not Ellipsis)
-    dots = [place for place, item in enumerate(items) if item is Ellipsis]
+    used, dots = 0, []
+    for place, item in enumerate(items):
+        if item is Ellipsis:
+            dots.append(place)
+        elif item is not None:
+            used += 1
     if len(dots) > 1:
         raise IndexError("indexing: only one '...' may stand in a key")
     if used > len(x.shape):
         raise IndexError(f"indexing: {used} indices for {len(x.shape)} axes")
-    fill = [slice(None)] * (len(x.shape) - used)
+    fill = [ALL] * (len(x.shape) - used)
     place = dots[0] if dots else len(items)
-    return items[:place] + fill + items[place + bool(dots) :]
+    return items[:place] + fill + items[place + len(dots) :]
 
 
 def _integer(item: int, axis: int, size: int) -> int:
@@ -66,12 +69,13 @@ def region(x: Value, key: Key) -> Region:
     bounds: list[tuple[int, int, int]] = []
     shape: list[int] = []
     axes: list[int | None] = []
+    sizes = x.shape
     for item in _items(x, key):
         axis = len(bounds)
         if item is None:
             shape.append(1)
             continue
-        size = x.shape[axis]
+        size = sizes[axis]
         if isinstance(item, slice):
             start, stop, step = item.indices(size)
             bound = _tidy(start, stop, step, size)
@@ -82,7 +86,7 @@ def region(x: Value, key: Key) -> Region:
             place = _integer(_as_integer(item), axis, size)
             axes.append(None)
             bounds.append((place, place + 1, 1))
-    starts, stops, steps = (tuple(bound[i] for bound in bounds) for i in range(3))
+    starts, stops, steps = zip(*bounds, strict=True) if bounds else ((), (), ())
     return Region(starts, stops, steps, tuple(shape), tuple(axes))
 
 

@@ -25,7 +25,8 @@ from bedplate.ops.views import Axes, broadcast_to, expand_dims, several, squeeze
 
 def slice_count(start: int, stop: int, step: int) -> int:
     """How many elements a slice has."""
-    return max(0, -((start - stop) // step) if step > 0 else -((stop - start) // -step))
+    count = -((start - stop) // step) if step > 0 else -((stop - start) // -step)
+    return count if count > 0 else 0
 
 
 def slice_gradient(
@@ -46,7 +47,7 @@ def slice_gradient(
 
 def _slice_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
     bounds = zip(attributes["starts"], attributes["stops"], attributes["steps"], strict=True)
-    return tuple(slice_count(*bound) for bound in bounds), inputs[0].dtype
+    return tuple([slice_count(*bound) for bound in bounds]), inputs[0].dtype
 
 
 def _slice_reference(x: Any, *, starts: Shape, stops: Shape, steps: Shape) -> Any:
@@ -88,11 +89,12 @@ def slice_(
     >>> bp.tensor([1, 2, 3, 4])[1:3].tolist()
     [2, 3]
     """
-    steps = (1,) * len(starts) if steps is None else tuple(steps)
-    full = all(a == 0 and b == n for a, b, n in zip(starts, stops, x.shape, strict=True))
-    if full and all(step == 1 for step in steps):
+    ones = (1,) * len(starts)
+    steps = ones if steps is None else tuple(steps)
+    starts, stops = tuple(starts), tuple(stops)
+    if stops == x.shape and steps == ones and not any(starts):
         return x._alias()
-    return apply(SLICE, (x,), {"starts": tuple(starts), "stops": tuple(stops), "steps": steps})
+    return apply(SLICE, (x,), {"starts": starts, "stops": stops, "steps": steps})
 
 
 def narrow(x: Value, axis: int, start: int, size: int) -> Value:

@@ -95,7 +95,8 @@ def permute_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Any) 
 
 def _permute_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
     (x,) = inputs
-    return tuple(x.shape[axis] for axis in attributes["axes"]), x.dtype
+    shape = x.shape
+    return tuple([shape[axis] for axis in attributes["axes"]]), x.dtype
 
 
 PERMUTE = register(
@@ -126,10 +127,11 @@ def permute(x: Value, *axes: Any) -> Value:
     [[1, 3], [2, 4]]
     """
     given = as_sizes("permute", axes)
-    order = tuple(normalised_axis("permute", axis, len(x.shape), x) for axis in given)
-    if sorted(order) != list(range(len(x.shape))):
+    ndim = len(x.shape)
+    order = tuple([a if 0 <= a < ndim else normalised_axis("permute", a, ndim, x) for a in given])
+    if sorted(order) != list(range(ndim)):
         refuse_inputs(ShapeError, "permute", f"{given} does not name every axis once", (x,))
-    if list(order) == sorted(order):
+    if order == tuple(range(ndim)):
         return x._alias()
     return apply(PERMUTE, (x,), {"axes": order})
 
