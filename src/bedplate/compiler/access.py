@@ -137,9 +137,7 @@ def _joined(axes: Sequence[Dims]) -> Dims:
 def _expanded(view: Node, source: Access, axes: list[Dims]) -> Access:
     extra = len(view.shape) - len(axes)
     result: list[Dims] = [((size, 0),) for size in view.shape[:extra]]
-    for axis, before, after in zip(
-        axes, view.inputs[0].shape, view.shape[extra:], strict=True
-    ):
+    for axis, before, after in zip(axes, view.inputs[0].shape, view.shape[extra:], strict=True):
         result.append(axis if before == after else ((after, 0),))
     return Access(source.base, _joined(result), source.offset)
 
@@ -178,7 +176,7 @@ def access_of(node: Node, known: dict[Node, Access | None]) -> Access | None:
     while node not in known and is_alias(node):
         chain.append(node)
         node = node.inputs[0]
-    result = known.get(node, None) if node in known else identity(node)
+    result = known.get(node) if node in known else identity(node)
     known[node] = result
     for view in reversed(chain):
         result = through(view, result) if result is not None else None

@@ -1,6 +1,6 @@
 """combine: join the partial results of a reduction in the order of its parts.
 
-    out[o, c] = finish(combine(partial[o, 0, c], partial[o, 1, c], ...))
+out[o, c] = finish(combine(partial[o, 0, c], partial[o, 1, c], ...))
 """
 
 from __future__ import annotations
@@ -16,7 +16,20 @@ from bedplate.compiler.reductions import (
     finished,
     initial_value,
 )
-from bedplate.kernel import constant, f32, host, i64, kernel, load, loop, ptr, quotient, store, tail_mask, var
+from bedplate.kernel import (
+    constant,
+    f32,
+    host,
+    i64,
+    kernel,
+    load,
+    loop,
+    ptr,
+    quotient,
+    store,
+    tail_mask,
+    var,
+)
 from bedplate.kernel.task import word_int, word_pointer
 
 VECTORS = 8  # of columns in one work item

@@ -68,7 +68,9 @@ def _collapsed(sizes: list[int], strides: list[Strides]) -> tuple[list[int], lis
     axes: list[int] = []
     out: list[Strides] = [[] for _ in strides]
     for i in keep:
-        joined = bool(axes) and all(o[-1] == s[i] * sizes[i] for o, s in zip(out, strides, strict=True))
+        joined = bool(axes) and all(
+            o[-1] == s[i] * sizes[i] for o, s in zip(out, strides, strict=True)
+        )
         if joined:
             axes[-1] *= sizes[i]
         else:

@@ -231,10 +231,7 @@ class Emitter:
 
     def _row(self, row: Any, index: list[Any]) -> None:
         self.row = row
-        pointers = {
-            i: _moved(a.start, a.row_strides, index)
-            for i, a in enumerate(self.access)
-        }
+        pointers = {i: _moved(a.start, a.row_strides, index) for i, a in enumerate(self.access)}
         env = dict(self.env)
         for stage, plan in enumerate(self.plans):
             self._scalars(ROW, stage, pointers, env)
@@ -259,7 +256,9 @@ class Emitter:
         else:
             store(target, env[entry.value])
 
-    def _scalars(self, level: int, stage: int, pointers: dict[int, Any], env: dict[int, Any]) -> None:
+    def _scalars(
+        self, level: int, stage: int, pointers: dict[int, Any], env: dict[int, Any]
+    ) -> None:
         """Emit the values of a level and stage that are one for a row, or one for all."""
         program = self.program
         for i, value in enumerate(program.values):
@@ -338,7 +337,10 @@ class Emitter:
         for start in loop(first, last, BLOCK):
             stop = _least(start + BLOCK, last)
             unroll = self._unroll(plan)
-            running = {i: [Accumulator(t.reduce, self.lanes) for _ in range(unroll)] for i, t in totals.items()}
+            running = {
+                i: [Accumulator(t.reduce, self.lanes) for _ in range(unroll)]
+                for i, t in totals.items()
+            }
             self._vectors(plan, start, stop, pointers, running, shared)
             for i, total in totals.items():
                 total.take(join(total.reduce, [a.parts() for a in running[i]], self.lanes))
@@ -387,13 +389,17 @@ class Emitter:
     def _kept(self, i: int, column: Any) -> Any:
         return self.scratch[i] + column
 
-    def _full(self, i: int, env: dict[int, Any], column: Any, mask: Any, pointers: dict[int, Any]) -> Any:
+    def _full(
+        self, i: int, env: dict[int, Any], column: Any, mask: Any, pointers: dict[int, Any]
+    ) -> Any:
         value = self.program.values[i]
         if isinstance(value, Load):
             return self._load(value, env, column, mask, pointers)
         if isinstance(value, Position):
             here = self._offsets(self.access[value.access], column)
-            return cast(splat(pointers[value.access], self.lanes) + here, register_type(value.dtype))
+            return cast(
+                splat(pointers[value.access], self.lanes) + here, register_type(value.dtype)
+            )
         if isinstance(value, Apply):
             return _apply(value, [env[j] for j in value.inputs])
         if isinstance(value, CheckedIndex):
@@ -407,7 +413,9 @@ class Emitter:
         lanes = iota(i64, self.lanes) + splat(column, self.lanes)
         return lanes if access.inner is None else lanes * splat(access.inner, self.lanes)
 
-    def _load(self, value: Load, env: dict[int, Any], column: Any, mask: Any, pointers: dict[int, Any]) -> Any:
+    def _load(
+        self, value: Load, env: dict[int, Any], column: Any, mask: Any, pointers: dict[int, Any]
+    ) -> Any:
         access, pointer = self.access[value.access], pointers[value.access]
         if value.index is not None:
             if self.program.levels[value.index] == FULL:

@@ -119,7 +119,9 @@ class Fuser:
         if inner == 1:
             group.rows, group.cols = numel(node), group.total // max(numel(node), 1)
             group.split = (
-                group.rows <= SPLIT_ROWS and group.cols > 2 * BLOCK and not node.op.name.startswith("arg")
+                group.rows <= SPLIT_ROWS
+                and group.cols > 2 * BLOCK
+                and not node.op.name.startswith("arg")
             )
         else:
             group.rows, group.cols = group.total // max(inner, 1), inner
@@ -193,7 +195,9 @@ class Fuser:
                     return True
         return False
 
-    def _edges_hold(self, first: Group, second: Group, total: int, rows: int | None, cols: int | None) -> bool:
+    def _edges_hold(
+        self, first: Group, second: Group, total: int, rows: int | None, cols: int | None
+    ) -> bool:
         """Whether each value read across is read as the kernel has it at that point."""
         for reader, other in ((second, first), (first, second)):
             if not any(self.group.get(source) is other for source in reader.sources):
@@ -218,7 +222,11 @@ class Fuser:
         return size == rows and access.offset == 0 and access.dims == ((rows, 1), (cols, 0))
 
     def _merge(
-        self, first: Group, second: Group, domain: tuple[int, int | None, int | None], cuts: frozenset[int]
+        self,
+        first: Group,
+        second: Group,
+        domain: tuple[int, int | None, int | None],
+        cuts: frozenset[int],
     ) -> None:
         grown = Group(FUSED, *domain)
         grown.split = first.split or second.split
@@ -328,4 +336,3 @@ def _common_domain(
         if first.total == rows and second.total == rows * cols and cols >= MIN_ROW:
             return second.total, rows, cols
     return None
-

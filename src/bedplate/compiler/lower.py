@@ -162,6 +162,8 @@ def strided_view(node: Node, access: Access, buffer_of: Callable[[Node], BufferR
         strides.append(axis[0][1] if axis else 0)
     strides = [
         row if size == 1 else stride
-        for stride, size, row in zip(strides, node.shape, row_major_strides(node.shape), strict=True)
+        for stride, size, row in zip(
+            strides, node.shape, row_major_strides(node.shape), strict=True
+        )
     ]
     return View(buffer_of(base), tuple(node.shape), tuple(strides), access.offset, base.dtype)

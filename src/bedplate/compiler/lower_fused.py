@@ -151,7 +151,9 @@ class ProgramBuilder:
     def _member(self, node: Node) -> int:
         if node.op.kind == "reduce":
             source = self._read(node.inputs[0], numel(node.inputs[0]))
-            accumulate = node.op.accumulate(node.inputs[0].dtype) if node.op.accumulate else node.dtype
+            accumulate = (
+                node.op.accumulate(node.inputs[0].dtype) if node.op.accumulate else node.dtype
+            )
             return self._add(Reduce(node.op, source, node.dtype, accumulate, self._kind(node)))
         if node.op.name == "take":
             return self._take(node)
@@ -195,7 +197,9 @@ class ProgramBuilder:
         if key in self.known:
             return self.known[key]
         here = self._add(Number(base.dtype, baked), key)
-        self.words[here] = [] if baked is not None else [int(word) if isinstance(word, bool) else word]
+        self.words[here] = (
+            [] if baked is not None else [int(word) if isinstance(word, bool) else word]
+        )
         return here
 
     def _take(self, node: Node) -> int:
@@ -205,7 +209,9 @@ class ProgramBuilder:
         index = self._read(indices, numel(node))
         dims, stride = take_dims(access, source.shape, axis, node.shape)
         use = self._use(
-            AccessUse(access.base, dims, access.offset, numel(node), node.dtype.itemsize, extra=[stride])
+            AccessUse(
+                access.base, dims, access.offset, numel(node), node.dtype.itemsize, extra=[stride]
+            )
         )
         return self._add(Load(node.dtype, use, index))
 
@@ -217,7 +223,12 @@ class ProgramBuilder:
             value = self._read(region.source, numel(region.source))
             itemsize = region.target.dtype.itemsize
             use = AccessUse(
-                region.target, region.dims, region.offset, numel(region.source), itemsize, written=True
+                region.target,
+                region.dims,
+                region.offset,
+                numel(region.source),
+                itemsize,
+                written=True,
             )
             self.stores.append(Store(value, self._use(use), region.target.dtype))
         for node in self.group.stored:
@@ -242,7 +253,9 @@ class ProgramBuilder:
             dims = merged(((self.rows, 0), (self.cols, 1)))
             use = AccessUse(None, dims, 0, self.group.total, itemsize, True, [self.cols], buffer)
         else:
-            use = AccessUse(None, merged(((self.rows, 0),)), 0, self.rows, itemsize, True, [], buffer)
+            use = AccessUse(
+                None, merged(((self.rows, 0),)), 0, self.rows, itemsize, True, [], buffer
+            )
         self.stores.append(Store(self.ids[node], self._use(use), dtype))
         if not direct:
             self.combines.append((node, parts, buffer))
@@ -274,7 +287,9 @@ class ProgramBuilder:
         if row_axes is None or col_axes is None:
             raise InternalError(f"group {self.group.name}: its accesses have no common axes")
         col_sizes = col_axes[0] or [1]
-        columns = [c or [1 if use.written else 0] for c, use in zip(col_axes[1], self.uses, strict=True)]
+        columns = [
+            c or [1 if use.written else 0] for c, use in zip(col_axes[1], self.uses, strict=True)
+        ]
         return row_axes[0], col_sizes, list(zip(row_axes[1], columns, strict=True))
 
     def _parts(self, use: AccessUse) -> tuple[Dims, Dims]:
@@ -386,7 +401,9 @@ class ProgramBuilder:
             return col_sizes[-1]
         return COLUMN_CHUNK if self.column else ITEM_ELEMENTS
 
-    def _access_words(self, use: AccessUse, pattern: Pattern, stride: tuple[list[int], list[int]]) -> list[Any]:
+    def _access_words(
+        self, use: AccessUse, pattern: Pattern, stride: tuple[list[int], list[int]]
+    ) -> list[Any]:
         words: list[Any] = [self._start(use)]
         if pattern.level >= ROW:
             words += stride[0]
@@ -493,4 +510,3 @@ def take_dims(access: Access, shape: Any, axis: int, out_shape: Any) -> tuple[Di
         raise InternalError("take: its source is not walked by one stride along the axis")
     stride = merged(inner[1])[0][1] if merged(inner[1]) else 0
     return merged((*inner[0], (count, 0), *outer[1])), stride
-

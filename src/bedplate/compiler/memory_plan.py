@@ -53,7 +53,9 @@ def _live_ranges(regions: list[list[Launch]]) -> dict[BufferRef, _Range]:
     return ranges
 
 
-def _in_place(regions: list[list[Launch]], ranges: dict[BufferRef, _Range]) -> dict[BufferRef, BufferRef]:
+def _in_place(
+    regions: list[list[Launch]], ranges: dict[BufferRef, _Range]
+) -> dict[BufferRef, BufferRef]:
     """Which temporary lies over which other."""
     owner: dict[BufferRef, BufferRef] = {}
     taken: set[BufferRef] = set()

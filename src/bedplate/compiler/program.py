@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from bedplate.compiler.cost import Exact, emission_size
 from bedplate.dtypes import DType
@@ -178,7 +177,9 @@ def stage_plans(program: Program) -> list[StagePlan]:
 def _stage_plan(program: Program, stage: int) -> StagePlan:
     levels, stages, values = program.levels, program.stages, program.values
     reduces = tuple(
-        i for i, v in enumerate(values) if isinstance(v, Reduce) and _reduce_stage(program, v) == stage
+        i
+        for i, v in enumerate(values)
+        if isinstance(v, Reduce) and _reduce_stage(program, v) == stage
     )
     stores = tuple(
         s for s in program.stores
@@ -210,10 +211,14 @@ def cost_of(value: Value, values: Sequence[Value]) -> int:
     """Instructions that one value takes."""
     if not isinstance(value, Apply):
         return 1
-    return emission_size(value.op, value.attributes, tuple(values[i].dtype for i in value.inputs), value.dtype)
+    return emission_size(
+        value.op, value.attributes, tuple(values[i].dtype for i in value.inputs), value.dtype
+    )
 
 
-def choose_scratch(values: list[Value], levels: list[int], stages: list[int], sinks: list[int]) -> tuple[int, ...]:
+def choose_scratch(
+    values: list[Value], levels: list[int], stages: list[int], sinks: list[int]
+) -> tuple[int, ...]:
     """The expensive FULL values that a later stage needs again.
 
     sinks   the values that are stored

@@ -61,12 +61,16 @@ def held_nodes(nodes: list[Node]) -> list[Node]:
     for node in nodes:
         key = id(node)
         uses[key] = uses.get(key, 0) + 1
+    asked = {id(node) for node in nodes}
     count = sys.getrefcount
     # `order`, the loop variable and the argument of getrefcount
     return [
-        node for node in order
-        if node.block is None and count(node) > uses.get(id(node), 0) + 3 and node.op.kind != "leaf"
-    ] or [node for node in nodes[-1:] if node.block is None]  # fmt: skip
+        node
+        for node in order
+        if node.block is None
+        and count(node) > uses.get(id(node), 0) + 3
+        and (node.op.kind != "leaf" or id(node) in asked)
+    ]
 
 
 def run_references(roots: list[Node]) -> None:
@@ -154,9 +158,7 @@ def find_plan(signature: Signature, wishes: tuple[tuple[int, int], ...] = ()) ->
     if plan is not None:
         _plans.move_to_end(key)
         return plan
-    plan = compile_plan(
-        signature.lifted(), len(signature.inputs), len(signature.scalars), wishes
-    )
+    plan = compile_plan(signature.lifted(), len(signature.inputs), len(signature.scalars), wishes)
     _plans[key] = plan
     if len(_plans) > PLAN_CACHE_SIZE:
         _plans.popitem(last=False)

@@ -114,4 +114,3 @@ def finished(reduce: Reduce, parts: list[Any]) -> Any:
     if reduce.dtype.kind == "b":
         return result != 0
     return cast(result, from_dtype(reduce.dtype))
-

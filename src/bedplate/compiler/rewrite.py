@@ -39,9 +39,9 @@ def rebuilt(roots: Roots, visit: Visit) -> Roots:
         else:
             node_now = node
         result = visit(node_now)
-        if result.shape != node.shape or result.dtype is not node.dtype:
-            if node.op.n_outputs == 1:
-                _refuse_change(node, result)
+        changed = result.shape != node.shape or result.dtype is not node.dtype
+        if changed and node.op.n_outputs == 1:
+            _refuse_change(node, result)
         new[node] = result
     return [new[root] for root in roots]
 

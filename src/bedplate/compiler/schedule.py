@@ -60,7 +60,9 @@ def _level_of(regions: list[list[Launch]], launch: Launch) -> int:
     return next(i for i, region in enumerate(regions) if any(each is launch for each in region))
 
 
-def _touching(regions: list[list[Launch]], buffer: BufferRef) -> tuple[list[Launch], list[tuple[int, Launch]]]:
+def _touching(
+    regions: list[list[Launch]], buffer: BufferRef
+) -> tuple[list[Launch], list[tuple[int, Launch]]]:
     """Who writes a buffer, and who reads it where."""
     writers = [x for region in regions for x in region if buffer in x.writes]
     readers = [(i, x) for i, region in enumerate(regions) for x in region if buffer in x.reads]

@@ -67,7 +67,14 @@ class Signature:
             else:
                 inputs = tuple([new[source] for source in node.inputs])
                 new[node] = Node(
-                    node.op, inputs, node.attributes, node.shape, node.dtype, node.device, None, node.site
+                    node.op,
+                    inputs,
+                    node.attributes,
+                    node.shape,
+                    node.dtype,
+                    node.device,
+                    None,
+                    node.site,
                 )
         return [new[root] for root in self.roots]
 

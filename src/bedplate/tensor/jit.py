@@ -77,7 +77,11 @@ class Captured:
         if state.watcher is not None or not config.jit:
             return self.function(*arguments, **named)
         tensors: list[Tensor] = []
-        key = (_flatten(arguments, tensors), _flatten(named, tensors) if named else None, state.recording)
+        key = (
+            _flatten(arguments, tensors),
+            _flatten(named, tensors) if named else None,
+            state.recording,
+        )
         with self._lock:
             found = self._known.get(key)
             if found is not None:
@@ -91,7 +95,12 @@ class Captured:
         return "\n".join(self._log) or f"{self.__name__}: not called yet"  # type: ignore[attr-defined]
 
     def _capture(
-        self, key: Any, found: _Specialisation | None, tensors: list[Tensor], arguments: Any, named: Any
+        self,
+        key: Any,
+        found: _Specialisation | None,
+        tensors: list[Tensor],
+        arguments: Any,
+        named: Any,
     ) -> Any:
         if found is None:
             found = self._known[key] = _Specialisation()
@@ -117,7 +126,9 @@ class Captured:
         name = getattr(self.function, "__name__", "step")
         if found.captures == 0:
             others = len(self._known) - 1
-            reason = "first call" if not others else f"new arguments (there were {others} other kinds)"
+            reason = (
+                "first call" if not others else f"new arguments (there were {others} other kinds)"
+            )
         elif found.last_key == replay.key:
             reason = "the same as before: replayed from now on"
         elif found.replays:

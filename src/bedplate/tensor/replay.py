@@ -95,9 +95,7 @@ class Replay:
         self.over = list(over.items())
         self.written = over
         self.owners = dict(self.inputs)
-        self.fresh = [
-            (i, nbytes) for i, nbytes in enumerate(plan.output_bytes) if i not in over
-        ]
+        self.fresh = [(i, nbytes) for i, nbytes in enumerate(plan.output_bytes) if i not in over]
 
     def fits(self, arguments: list[Tensor]) -> bool:
         """Whether the gradients and shared values are as they were when it was captured."""
@@ -146,7 +144,9 @@ class Replay:
             slots[first + output] = block.address
         return outputs
 
-    def _bind(self, outputs: dict[int, Any], blocks: dict[int, Any], arguments: list[Tensor]) -> Any:
+    def _bind(
+        self, outputs: dict[int, Any], blocks: dict[int, Any], arguments: list[Tensor]
+    ) -> Any:
         """Bind states and gradients to their new values; gives the result."""
         values = _Values(self, outputs, blocks, arguments)
         result = self._result(self.result, values, arguments)
@@ -178,7 +178,13 @@ class Replay:
 class _Values:
     """The nodes of roots after a run."""
 
-    def __init__(self, replay: Replay, outputs: dict[int, Any], blocks: dict[int, Any], arguments: list[Tensor]) -> None:
+    def __init__(
+        self,
+        replay: Replay,
+        outputs: dict[int, Any],
+        blocks: dict[int, Any],
+        arguments: list[Tensor],
+    ) -> None:
         self.replay = replay
         self.outputs = outputs
         self.blocks = blocks

@@ -42,7 +42,8 @@ def constant_value(node: Node) -> Any:
 
 def _computed(node: Node, values: list[Any]) -> Node:
     arrays = [
-        np.array(value, source.dtype.numpy) for value, source in zip(values, node.inputs, strict=True)
+        np.array(value, source.dtype.numpy)
+        for value, source in zip(values, node.inputs, strict=True)
     ]
     with np.errstate(all="ignore"):
         result = np.asarray(node.op.reference(*arrays, **node.attributes))

@@ -36,9 +36,7 @@ def _pushed(roots: Roots) -> Roots:
         inputs = tuple([new[each] for each in node.inputs])
         current = with_inputs(node, inputs) if _changed(inputs, node.inputs) else node
         uses[current] = uses[node]
-        if node.op.name in PUSHED and node not in strided:
-            current = _push(current, uses)
-        elif node.op.name == "expand" and _stands_on_leaves(current):
+        if (node.op.name in PUSHED and node not in strided) or (node.op.name == "expand" and _stands_on_leaves(current)):
             current = _push(current, uses)
         uses[current] = uses[node]
         new[node] = current
@@ -93,7 +91,14 @@ def _push(view: Node, uses: dict[Node, int], depth: int = 0) -> Node:
 def viewed(step: Node, source: Node) -> Node:
     """The view `step` of another value of the same shape as its input."""
     return Node(
-        step.op, (source,), step.attributes, step.shape, source.dtype, source.device, None, step.site
+        step.op,
+        (source,),
+        step.attributes,
+        step.shape,
+        source.dtype,
+        source.device,
+        None,
+        step.site,
     )
 
 
