@@ -13,7 +13,8 @@ SOURCE = np.arange(60.0).reshape(3, 4, 5)
 MASK = SOURCE % 3 == 0
 
 KEYS: list[Any] = [
-    0, -1, (1, 2), (1, 2, 3), ..., (..., 1), (1, ...), (slice(None), 1), None, (None, 0), (0, None, 1),
+    0, -1, (1, 2), (1, 2, 3), ..., (..., 1), (1, ...), (slice(None), 1), None, (None, 0),
+    (0, None, 1),
     slice(1, 3), slice(None, None, -1), slice(2, 0, -1), slice(5, 9), slice(-2, None),
     (slice(None), slice(1, 4, 2)), (slice(None, None, -2), ..., slice(4, None, -3)), (..., None),
     [0, 2], [2, 2, -1], (slice(None), [1, 3]), ([0, 1], [1, 2]), ([0, 1], slice(None), [1, 2]),
