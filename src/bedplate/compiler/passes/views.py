@@ -31,13 +31,18 @@ def _pushed(roots: Roots) -> Roots:
     order = topological_order(roots)
     uses = use_counts(roots, order)
     strided = _read_by_kernels(order)
+    bound = _row_bound(order)
     new: dict[Node, Node] = {}
     for node in order:
         inputs = tuple([new[each] for each in node.inputs])
         current = with_inputs(node, inputs) if _changed(inputs, node.inputs) else node
         uses[current] = uses[node]
-        if (node.op.name in PUSHED and node not in strided) or (node.op.name == "expand" and _stands_on_leaves(current)):
-            current = _push(current, uses)
+        if node in bound:
+            bound.add(current)
+        if (node.op.name in PUSHED and node not in strided) or (
+            node.op.name == "expand" and _stands_on_leaves(current)
+        ):
+            current = _push(current, uses, bound)
         uses[current] = uses[node]
         new[node] = current
     return [new[root] for root in roots]
@@ -69,23 +74,43 @@ def _chain(view: Node) -> tuple[list[Node], Node]:
     return chain, node
 
 
-def _push(view: Node, uses: dict[Node, int], depth: int = 0) -> Node:
+def _push(view: Node, uses: dict[Node, int], bound: set[Node], depth: int = 0) -> Node:
     """The chain of views that ends in `view`, applied to the inputs of the value behind it."""
     chain, node = _chain(view)
     inner = [*chain[1:], node]
     if node.op.kind != "elementwise" or node.op.name == "checked_index" or depth > MAX_DEPTH:
         return view
-    if any(uses.get(each, 1) > 1 for each in inner):
+    if any(uses.get(each, 1) > 1 for each in inner) or node in bound:
         return view
     inputs = []
     for source in node.inputs:
         for step in reversed(chain):
             source = viewed(step, source)
             uses[source] = 1
-        inputs.append(_push(source, uses, depth + 1))
+        inputs.append(_push(source, uses, bound, depth + 1))
     result = with_inputs(node, tuple(inputs))
     result.shape = view.shape
     return result
+
+
+def _row_bound(order: list[Node]) -> set[Node]:
+    """Values computed from one value for each row, which something gave that is no leaf.
+
+    They are best computed where the rows are, in their order; then a permutation reads the
+    result.
+    """
+    found: set[Node] = set()
+    for node in order:
+        if node.op.kind != "elementwise":
+            continue
+        for source in node.inputs:
+            broadcast = False
+            while is_alias(source):
+                broadcast = broadcast or source.op.name == "expand"
+                source = source.inputs[0]
+            if source in found or (broadcast and source.op.kind != "leaf"):
+                found.add(node)
+    return found
 
 
 def viewed(step: Node, source: Node) -> Node:
