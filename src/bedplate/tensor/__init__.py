@@ -30,6 +30,7 @@ from bedplate.tensor.creation import (
 )
 from bedplate.tensor.files import load, save
 from bedplate.tensor.functions import *
+from bedplate.tensor.jit import jit
 from bedplate.tensor.primitives import TensorOps
 from bedplate.tensor.random import Generator, manual_seed
 from bedplate.tensor.tensor import Tensor
@@ -54,6 +55,7 @@ __all__ = [
     "grad",
     "gradcheck",
     "gradgradcheck",
+    "jit",
     "jvp",
     "linspace",
     "load",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -75,6 +76,11 @@ def extern(name: str, result: Type | None, types: Sequence[Type]) -> Callable[..
     return function
 
 
+def _is_known(symbol: str) -> bool:
+    # before its first compilation LLVM has not looked at the process itself
+    return bool(binding().address_of_symbol(symbol)) or hasattr(ctypes.pythonapi, symbol)
+
+
 def check_symbols(program: Program) -> None:
     """Look up every C function that a program calls.
 
@@ -85,7 +91,7 @@ def check_symbols(program: Program) -> None:
             if instruction.op != "extern":
                 continue
             symbol = instruction.attributes["symbol"]
-            if not binding().address_of_symbol(symbol):
+            if not _is_known(symbol):
                 raise KernelError(
                     f"kernel {each.name}: there is no function {symbol!r} in this process\n"
                     f"  at {line_of(instruction.site)}\n"
