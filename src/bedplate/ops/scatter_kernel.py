@@ -1,14 +1,14 @@
-"""The kernel of scatter_add: zeros with rows[i] added to row indices[i], in the order of i.
+"""The kernels of scatter_add: zeros with rows[i] added to row indices[i], in the order of i.
 
-    for column in columns:                      indices  (n,)           int64, in [0, n_rows)
-        out[:, column] = 0                      rows     (n, width)     any strides
-        for i in range(n):                      out      (n_rows, width)
-            out[indices[i], column] += rows[i, column]
+    out[:] = 0                                  indices  (n,)           int64, in [0, n_rows)
+    for i in range(n):                          rows     (n, width)     any strides
+        out[indices[i]] += rows[i]              out      (n_rows, width)
 
-A work item owns a block of columns, so no two items write one element and the order of the sum
-is that of the rows: the same bits on any number of threads, without atomics or sorting. float16
-and bfloat16 are added up in float32 and narrowed at the end. Bound by memory: n_rows * width
-elements are zeroed, n * width are read and as many are read and written again.
+Two launches. The first sorts the numbers i by destination, keeping their order (a counting sort,
+serial, a few nanoseconds a row). The second owns blocks of destination rows and columns: it adds
+up in registers, in the order of i, and stores each element once. So the bits are the same on any
+number of threads, without atomics, and every element of `rows` and `out` crosses the memory bus
+once; that is the bound. float16 and bfloat16 are added up in float32 and narrowed at the store.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import functools
 from typing import Any
 
 from bedplate.kernel import (
+    Value,
     cast,
     f32,
     from_dtype,
@@ -27,92 +28,130 @@ from bedplate.kernel import (
     kernel,
     load,
     loop,
+    minimum,
+    otherwise,
     ptr,
+    select,
     splat,
     store,
     tail_mask,
+    var,
+    when,
     word_int,
     word_pointer,
     zeros,
 )
 from bedplate.kernel.types import Type
 
-# four cache lines of float32: long enough for the prefetcher, short enough to have many items
-BLOCK_COLUMNS = 64
-LEAST_COLUMNS = 16  # one cache line
-WANTED_ITEMS = 8
+# a work item: some KiB of output, so that taking one costs little beside it
+BLOCK_ROWS = 8
+BLOCK_COLUMNS = 256
+# vectors in flight: the latency of an addition (4 cycles) with one load a cycle
+UNROLL = 4
 
 
 def lower_scatter_add(
     builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None
 ) -> None:
-    """Enter the launch: one item a block of columns."""
+    """Enter the two launches."""
     (indices, rows), (out,) = inputs, outputs
-    count, width = rows.shape
-    n_rows = out.shape[0]
+    (count, width), n_rows = rows.shape, out.shape[0]
     if n_rows * width == 0:
         return
-    block = max(LEAST_COLUMNS, min(BLOCK_COLUMNS, -(-width // WANTED_ITEMS // 16) * 16))
-    dtype = rows.dtype
-    narrow = dtype.is_float and dtype.itemsize == 2
-    wide = builder.temp(n_rows * width * 4) if narrow else out
+    ends, order = builder.temp(n_rows * 8 + 8), builder.temp(count * 8)
     builder.launch(
-        make_scatter_add(from_dtype(dtype), rows.strides[1] == 1),
-        [indices, indices.strides[0], rows, *rows.strides, count, wide, out, n_rows, width, block],
-        -(-width // block),
-        reads=[indices.buffer, rows.buffer],
-        writes=[out.buffer, wide] if narrow else [out.buffer],
+        sort_by_destination,
+        [indices, indices.strides[0], count, n_rows, ends, order],
+        1,
+        reads=[indices.buffer],
+        writes=[ends, order],
+        nbytes=float(32 * count + 24 * n_rows),
+        name="scatter_add_sort",
+    )
+    builder.launch(
+        make_add_rows(from_dtype(rows.dtype), rows.strides[1] == 1),
+        [ends, order, rows, *rows.strides, out, n_rows, width],
+        -(-n_rows // BLOCK_ROWS) * -(-width // BLOCK_COLUMNS),
+        reads=[ends, order, rows.buffer],
+        writes=[out.buffer],
         flops=float(count * width),
-        nbytes=float((3 * count + n_rows) * width * dtype.itemsize),
+        nbytes=float((count + n_rows) * width * rows.dtype.itemsize),
         name="scatter_add",
     )
 
 
+@kernel
+def sort_by_destination(args: ptr(i64), begin: i64, end: i64, worker: i64):
+    """order: the numbers i by destination; ends[row]: where in it those of row end."""
+    indices, step = word_pointer(args, 0, i64), word_int(args, 1)
+    count, n_rows = word_int(args, 2), word_int(args, 3)
+    ends, order = word_pointer(args, 4, i64), word_pointer(args, 5, i64)
+    for _ in loop(begin, end):
+        for row in loop(n_rows + 1):
+            store(ends + row, 0)
+        for i in loop(count):
+            place = ends + load(indices + i * step) + 1
+            store(place, load(place) + 1)
+        for row in loop(n_rows):
+            store(ends + row + 1, load(ends + row + 1) + load(ends + row))
+        for i in loop(count):
+            place = ends + load(indices + i * step)
+            free = load(place)
+            store(order + free, i)
+            store(place, free + 1)
+
+
 @functools.cache
-def make_scatter_add(element: Type, side_by_side: bool) -> Any:
+def make_add_rows(element: Type, side_by_side: bool) -> Any:
     """The kernel for rows of `element`, whose columns lie side by side or at a stride."""
     total = f32 if element.is_float and element.bits == 16 else element
-    lanes = min(host().lanes(total), LEAST_COLUMNS)
+    lanes = min(host().lanes(total), BLOCK_COLUMNS // UNROLL)
 
     @kernel
-    def scatter_add(args: ptr(i64), begin: i64, end: i64, worker: i64):
-        indices, index_step = word_pointer(args, 0, i64), word_int(args, 1)
+    def add_rows(args: ptr(i64), begin: i64, end: i64, worker: i64):
+        ends, order = word_pointer(args, 0, i64), word_pointer(args, 1, i64)
         rows = word_pointer(args, 2, element)
-        row_step, column_step, count = (word_int(args, word) for word in (3, 4, 5))
-        sums, out = word_pointer(args, 6, total), word_pointer(args, 7, element)
-        n_rows, width, block = (word_int(args, word) for word in (8, 9, 10))
+        row_step, column_step = word_int(args, 3), word_int(args, 4)
+        out, n_rows, width = word_pointer(args, 5, element), word_int(args, 6), word_int(args, 7)
+        column_blocks = (width + (BLOCK_COLUMNS - 1)) // BLOCK_COLUMNS
         for item in loop(begin, end):
-            first = item * block
-            for row in loop(n_rows):
-                for column in loop(0, block, lanes):
-                    mask = tail_mask(width - first - column, lanes)
-                    store(sums + row * width + first + column, zeros(total, lanes), mask=mask)
-            for i in loop(count):
-                place = sums + load(indices + i * index_step) * width + first
-                for column in loop(0, block, lanes):
-                    mask = tail_mask(width - first - column, lanes)
-                    source = rows + i * row_step + (first + column) * column_step
-                    value = _load_columns(source, column_step, lanes, mask, side_by_side)
-                    old = load(place + column, lanes, mask=mask)
-                    store(place + column, old + cast(value, total), mask=mask)
-            if total is not element:
-                _narrow_columns(sums, out, n_rows, width, first, block, lanes, element)
+            first_row = item // column_blocks * BLOCK_ROWS
+            first = item % column_blocks * BLOCK_COLUMNS
+            last = minimum(first + BLOCK_COLUMNS, width)
+            for row in loop(first_row, minimum(first_row + BLOCK_ROWS, n_rows)):
+                start = select(row == 0, 0, load(ends + select(row == 0, row, row - 1)))
+                stop = load(ends + row)
+                for column in loop(first, last, lanes * UNROLL):
+                    place = out + row * width + column
+                    columns = rows + column * column_step
 
-    return scatter_add
+                    def source(s: Value, columns: Value = columns) -> Value:
+                        return columns + load(order + s) * row_step
 
+                    with when(column + lanes * UNROLL <= last):
+                        _add(place, source, start, stop, column_step, None)
+                    with otherwise():
+                        _add(place, source, start, stop, column_step, last - column)
 
-def _load_columns(source: Any, step: Any, lanes: int, mask: Any, side_by_side: bool) -> Any:
-    if side_by_side:
-        return load(source, lanes, mask=mask)
-    return gather(source, iota(i64, lanes) * splat(step, lanes), mask=mask)
+    def _add(
+        place: Value, source: Any, start: Value, stop: Value, step: Value, left: Value | None
+    ) -> None:
+        """Sum UNROLL vectors of columns over the sources; only `left` columns if given."""
+        masks = [
+            None if left is None else tail_mask(left - v * lanes, lanes) for v in range(UNROLL)
+        ]
+        sums = [var(zeros(total, lanes)) for _ in range(UNROLL)]
+        for s in loop(start, stop):
+            columns = source(s)
+            for v in range(UNROLL):
+                value = _load_columns(columns + v * lanes * step, step, masks[v])
+                sums[v].set(sums[v].get() + cast(value, total))
+        for v in range(UNROLL):
+            store(place + v * lanes, cast(sums[v].get(), element), mask=masks[v])
 
+    def _load_columns(columns: Value, step: Value, mask: Value | None) -> Value:
+        if side_by_side:
+            return load(columns, lanes, mask=mask)
+        return gather(columns, iota(i64, lanes) * splat(step, lanes), mask=mask)
 
-def _narrow_columns(
-    sums: Any, out: Any, n_rows: Any, width: Any, first: Any, block: Any, lanes: int, element: Type
-) -> None:
-    """Cast the sums of a block of columns to the dtype of the output."""
-    for row in loop(n_rows):
-        for column in loop(0, block, lanes):
-            mask = tail_mask(width - first - column, lanes)
-            place = row * width + first + column
-            store(out + place, cast(load(sums + place, lanes, mask=mask), element), mask=mask)
+    return add_rows
