@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.dtypes import bool_, int64
+from bedplate.dtypes import as_dtype, bool_, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Shape
 from bedplate.ops.build import is_number, number
@@ -184,19 +184,15 @@ def put(x: Any, key: Any, value: Any) -> Any:
 
 def _fitting(x: Any, value: Any) -> Any:
     """`value` as a tensor of the dtype of `x`."""
-    given: Any = value
-    if is_number(value):
-        kind = "b" if isinstance(value, bool) else "i" if isinstance(value, int) else "f"
-    else:
-        value = x._lift(value)
-        kind = value.dtype.kind
+    lifted = None if is_number(value) else x._lift(value)
+    kind = as_dtype(type(value)).kind if lifted is None else lifted.dtype.kind
     if KINDS.index(kind) > KINDS.index(x.dtype.kind) and (kind, x.dtype.kind) != ("i", "u"):
-        what = getattr(given, "dtype", type(given).__name__)
+        what = type(value).__name__ if lifted is None else lifted.dtype
         raise DTypeError(
             f"x[...] = v: v is {what}, x is {x.dtype}\n"
             "  an assignment keeps the dtype; convert one side with .astype(...)"
         )
-    return number(x, value) if given is value and is_number(given) else value.astype(x.dtype)
+    return number(x, value) if lifted is None else lifted.astype(x.dtype)
 
 
 def _whole_mask(x: Any, items: list[Any], value: Any) -> Any:
