@@ -445,3 +445,14 @@ def _bounds(x: Value) -> tuple[bool | int | float, bool | int | float]:
         return float("-inf"), float("inf")
     info = np.iinfo(x.dtype.numpy)
     return int(info.min), int(info.max)
+
+
+def safe_inv(x: Value, epsilon: float = 1e-6) -> Value:
+    """A reciprocal that stays finite: y = x / (x^2 + epsilon), and 0 at 0.
+
+    epsilon  positive; bounds |y| by 1 / (2 sqrt(epsilon))
+    >>> import bedplate as bp
+    >>> bp.safe_inv(bp.tensor([0.0, 2.0]), epsilon=0.0625).tolist()
+    [0.0, 0.4923076927661896]
+    """
+    return divide(x, add(multiply(x, x), epsilon))
