@@ -20,7 +20,7 @@ CONSOLE = Console(width=None if sys.stdout.isatty() else 150)
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", help="a group (spine, matmul, train) or part of a case's name")
+    parser.add_argument("--only", help="the group spine, or part of a case's name")
     parser.add_argument("--peers", default=",".join(USUAL), help=f"of {', '.join(PEERS)}, or all")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default 7)")

@@ -1,7 +1,7 @@
 """The command `bedplate`: its commands, and how each kind of failure leaves it.
 
-Exit status: 0 done, 1 something failed, 2 wrong arguments or input, 130 interrupted, 141 the
-reader of the output has gone. A mistake of the caller's is told in one line on standard error;
+Exit status: 0 done, 1 something failed or the reader of the output has gone, 2 wrong arguments or
+input, 130 interrupted. A mistake of the caller's is told in one line on standard error;
 only a fault of Bedplate's own shows a traceback.
 """
 
@@ -78,7 +78,7 @@ def _guarded(command: Callable[[], Any]) -> int:
     except BrokenPipeError:
         # what is still buffered has no reader: let it go, or the interpreter complains at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return 1
     except OSError as error:
         if error.filename is None:
             raise
