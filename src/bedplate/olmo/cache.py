@@ -1,8 +1,8 @@
 """Cache: the keys and values of the positions seen so far, by layer.
 
-A layer with a window keeps that many positions and no more: position p lies in slot
-p % window, over the one that just left the window. A layer without one grows, in steps.
-Keys are kept as they were turned, by their absolute positions.
+Slots grow in steps, in a layer with a window up to that many and no more: position p lies in
+slot p % slots, once all are in use over the one that just left the window. Keys are kept as
+they were turned, by their absolute positions.
 
 Letters in the comments: B batch, T new positions, S positions seen, C slots, H query heads,
 K key/value heads, G = H / K, d head_dim.
@@ -19,7 +19,7 @@ from bedplate.nn.attention import attention, masked_attention
 from bedplate.olmo.config import Config
 from bedplate.tensor import Tensor, concat, take, tensor, where, zeros
 
-GROWTH = 256  # slots by which a full layer's cache grows, and what its size is a multiple of
+GROWTH = 256  # slots by which a cache grows: each size is captured anew, and all are read
 
 
 class LayerCache:
@@ -63,20 +63,24 @@ class LayerCache:
     def _keep(self, k: Tensor, v: Tensor, positions: np.ndarray) -> None:
         """Store the last positions, each in its slot."""
         end = int(positions[-1]) + 1
-        n_slots = self.window or math.ceil(end / GROWTH) * GROWTH
+        n_slots = self._bounded(math.ceil(end / GROWTH) * GROWTH)
         source = np.zeros(n_slots, np.int64)  # a slot not yet in use may hold anything finite
         kept = positions[-n_slots:]
         source[kept % n_slots] = np.arange(len(positions))[-n_slots:]
         index = tensor(source)
         self.keys, self.values = take(k, index, axis=2), take(v, index, axis=2)
 
+    def _bounded(self, n_slots: int) -> int:
+        return n_slots if self.window is None else min(n_slots, self.window)
+
     def reserve(self) -> None:
         """Make sure that there is a slot for the next position."""
-        if self.window is None and self.length == self.n_slots and self.keys is not None:
+        more = self._bounded(self.length + GROWTH) - self.n_slots
+        if self.keys is not None and self.length == self.n_slots and more > 0:
             batch, heads, _, size = self.keys.shape
-            more = zeros((batch, heads, GROWTH, size), dtype=self.keys.dtype)
-            self.keys = concat([self.keys, more], axis=2)
-            self.values = concat([self.values, more], axis=2)
+            fresh = zeros((batch, heads, more, size), dtype=self.keys.dtype)
+            self.keys = concat([self.keys, fresh], axis=2)
+            self.values = concat([self.values, fresh], axis=2)
 
 
 def _visible(queries: np.ndarray, keys: np.ndarray, window: int | None) -> np.ndarray:
@@ -100,8 +104,7 @@ def decode_layer(
     slots = tensor(np.arange(n_slots))
     here = (slots == position % n_slots).reshape((n_slots, 1))
     keys, values = where(here, k, keys), where(here, v, values)
-    # a slot holds the last position that falls on it, which a fresh cache has not seen yet
-    in_use = position - (position - slots) % n_slots >= 0
+    in_use = slots <= position  # all of them once the last slot was filled
     return masked_attention(q, keys, values, in_use.reshape((1, n_slots))), keys, values
 
 
