@@ -39,6 +39,7 @@ from bedplate.kernel import (
     i64,
     kernel,
     load,
+    local,
     loop,
     maths,
     ptr,
@@ -215,16 +216,16 @@ def finish_block(
     g: Geometry, own: Scratch, here: Head, softmax: RunningSoftmax, first: Value, n_queries: Value
 ) -> None:
     """Divide by the sums; a query that sees no key gives zeros and -infinity."""
-    inverses = []
+    factors = local(g.accumulator, g.queries)
     for v, total in enumerate(softmax.total):
         value = total.get()
         seen = ~(value == 0.0)
-        inverses.append(select(seen, 1.0 / value, 0.0))
+        store(factors + v * g.lanes, select(seen, 1.0 / value, 0.0))
         lse = maths.log(value) + softmax.greatest[v].get() * splat_log2(g)
         lse = select(seen, lse, -math.inf)
         start = first + v * g.lanes
         store(here.lse + start, lse, tail_mask(n_queries - start, g.lanes))
-    store_transposed(g, own.outputs, inverses, here.out, here.out_row, first, n_queries)
+    store_transposed(g, own.outputs, factors, here.out, here.out_row, first, n_queries)
 
 
 def splat_log2(g: Geometry) -> Value:

@@ -33,6 +33,7 @@ from bedplate.kernel import (
     i64,
     kernel,
     load,
+    local,
     loop,
     maths,
     minimum,
@@ -240,8 +241,7 @@ class Block:
 
     def run(self) -> None:
         g, own, heads = self.g, self.own, self.queries
-        self._pack(heads.q, heads.q_row, self.scale * LOG2_E, own.queries)
-        self._pack(heads.grad, heads.grad_row, self.scale, own.grads)
+        self._pack()
         deltas = self._deltas()
         shifts = self._shifts()
         clear(g, own.dq)
@@ -249,14 +249,34 @@ class Block:
         grad_rows = self._rows(heads.grad, heads.grad_row, own.wide_grads)
         for tile in loop(self.span.first_tile(), self.span.high, KEYS):
             self._tile(tile, shifts, deltas, query_rows, grad_rows)
-        one = constant(g.accumulator, 1.0, g.lanes)
+        ones = local(g.accumulator, g.queries)
+        for v in range(N_VECTORS):
+            store(ones + v * g.lanes, constant(g.accumulator, 1.0, g.lanes))
         store_transposed(
-            g, own.dq, [one] * N_VECTORS, heads.dq, constant(i64, g.head_dim), self.first,
+            g, own.dq, ones, heads.dq, constant(i64, g.head_dim), self.first,
             self.n_queries,
         )  # fmt: skip
 
-    def _pack(self, source: Value, stride: Value, scale: Value, to: Value) -> None:
-        pack_transposed(self.g, source, stride, self.first, self.n_queries, scale, to)
+    def _pack(self) -> None:
+        """Transpose q, grad_out and out, the last to where dq is summed later.
+
+        One loop over the three, so that the transposition is compiled once.
+        """
+        own, heads = self.own, self.queries
+        one = constant(self.g.accumulator, 1.0)
+        operands = [
+            (heads.q, heads.q_row, self.scale * LOG2_E, own.queries),
+            (heads.grad, heads.grad_row, self.scale, own.grads),
+            (heads.out, heads.out_row, one, own.dq),
+        ]
+        for which in loop(len(operands)):
+            chosen = operands[-1]
+            for i, operand in enumerate(operands[:-1]):
+                chosen = tuple(
+                    select(which == i, a, b) for a, b in zip(operand, chosen, strict=True)
+                )
+            source, stride, scale, to = chosen
+            pack_transposed(self.g, source, stride, self.first, self.n_queries, scale, to)
 
     def _rows(self, source: Value, stride: Value, staged: Value) -> TileRows:
         """The block's rows as they lie, for the products that sum over queries."""
@@ -267,8 +287,6 @@ class Block:
     def _deltas(self) -> list[Value]:
         """scale * sum over d of grad_out * out, for each query."""
         g, own = self.g, self.own
-        one = constant(g.accumulator, 1.0)
-        self._pack(self.queries.out, self.queries.out_row, one, own.dq)
         sums = [var(zeros(g.accumulator, g.lanes)) for _ in range(N_VECTORS)]
         for d in loop(g.head_dim):
             grads = query_vectors(g, own.grads + d * g.queries)

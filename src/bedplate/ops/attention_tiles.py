@@ -146,13 +146,13 @@ def pack_transposed(
     last = count - 1
 
     def chunk(d: Any, mask: Any) -> None:
-        for v in range(N_VECTORS):
+        for half in loop(0, g.queries, g.lanes):
             rows = []
             for r in range(g.lanes):
-                row = source + minimum(first + (v * g.lanes + r), last) * stride + d
+                row = source + minimum(first + half + r, last) * stride + d
                 rows.append(cast(load(row, g.lanes, mask), g.accumulator))
             for c, column in enumerate(transpose(rows)[: _columns(g, mask)]):
-                store(to + (d + c) * g.queries + v * g.lanes, column * scale)
+                store(to + (d + c) * g.queries + half, column * scale)
 
     head_chunks(g, chunk)
 
@@ -162,20 +162,24 @@ def _columns(g: Geometry, mask: Any) -> int:
 
 
 def store_transposed(
-    g: Geometry, source: Value, factors: Sequence[Value], to: Value, stride: Value,
-    first: Value, count: Value,
+    g: Geometry, source: Value, factors: Value, to: Value, stride: Value, first: Value,
+    count: Value,
 ) -> None:  # fmt: skip
-    """to[first + query, d] = source[d, query] * factors[query] for the rows that exist."""
+    """to[first + query, d] = source[d, query] * factors[query] for the rows that exist.
+
+    factors  ptr(accumulator), (queries,)
+    """
 
     def chunk(d: Any, mask: Any) -> None:
-        for v, factor in enumerate(factors):
+        for half in loop(0, g.queries, g.lanes):
+            factor = load(factors + half, g.lanes)
             columns = [
-                load(source + (d + c) * g.queries + v * g.lanes, g.lanes) * factor
+                load(source + (d + c) * g.queries + half, g.lanes) * factor
                 for c in range(_columns(g, mask))
             ]
             columns += [zeros(g.accumulator, g.lanes)] * (g.lanes - len(columns))
             for r, row in enumerate(transpose(columns)):
-                query = first + (v * g.lanes + r)
+                query = first + half + r
                 with when(query < count):
                     store_row(g, to + query * stride + d, row, mask)
 
