@@ -123,17 +123,19 @@ def topological_order(roots: list[Node]) -> list[Node]:
     cost  linear in nodes and edges
     """
     order: list[Node] = []
-    seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    open_nodes: list[Node] = []  # whose inputs stand above the marker None on the stack
+    seen: set[Node] = set()
+    stack: list[Node | None] = list(reversed(roots))
     while stack:
-        node, ready = stack.pop()
-        if ready:
-            order.append(node)
-            continue
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        stack.append((node, True))
-        if node.block is None:
-            stack.extend((source, False) for source in reversed(node.inputs))
+        node = stack.pop()
+        if node is None:
+            order.append(open_nodes.pop())
+        elif node not in seen:
+            seen.add(node)
+            if node.block is None and node.inputs:
+                open_nodes.append(node)
+                stack.append(None)
+                stack.extend(node.inputs[::-1])
+            else:
+                order.append(node)
     return order
