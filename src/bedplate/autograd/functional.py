@@ -127,6 +127,11 @@ def _chosen(function: Any, arguments: tuple[Any, ...], numbers: tuple[int, ...])
         if not hasattr(arguments[number_], "_node"):
             kind = type(arguments[number_]).__name__
             raise GradientError(f"grad of {name}: argument {number_} is {kind}, not a tensor")
+        if arguments[number_].dtype.kind not in "fc":
+            raise GradientError(
+                f"grad of {name}: argument {number_} is {arguments[number_].dtype}, "
+                "which has no gradient"
+            )
     return [number_ % len(arguments) for number_ in numbers]
 
 
@@ -147,7 +152,8 @@ def _call(function: Callable[..., Any], primals: list[Any]) -> tuple[Any, list[A
         if primal._entry is not None and LOCAL.state.recording:
             inner.append(primal._wrap(primal._node, tape.alias_entry(primal)))
         else:
-            inner.append(primal._from_node(primal._node).requires_grad_())
+            leaf = primal._from_node(primal._node)
+            inner.append(leaf.requires_grad_() if primal.dtype.kind in "fc" else leaf)
     with enable_grad():
         value = function(*inner)
     if not hasattr(value, "_node"):
@@ -184,7 +190,8 @@ def _pull(
     found: dict[Any, Any] = {}
     if value._entry is not None:
         found = tape.walk(value._entry, seed, value._wrap, retain or again, again, keep_all=True)
-    return [found[x._entry] if x._entry in found else _zeros(x) for x in inner]
+    gradients = [None if x._entry is None else found.get(x._entry) for x in inner]
+    return [_zeros(x) if g is None else g for g, x in zip(gradients, inner, strict=True)]
 
 
 def _zeros(like: Any) -> Any:

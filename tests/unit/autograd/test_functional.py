@@ -99,3 +99,18 @@ def test_refusals() -> None:
 def test_works_inside_no_grad() -> None:
     with bp.no_grad():
         assert bp.grad(lambda v: (v * v).sum())(vector(3.0)).tolist() == [6.0]
+
+
+def test_integer_arguments_have_no_gradient() -> None:
+    table = bp.tensor([[1.0, 2.0], [3.0, 4.0]])
+    ids = bp.tensor([1, 1, 0])
+    assert bp.grad(lambda i, t: (t[i] * 2).sum(), 1)(ids, table).tolist() == [
+        [2.0, 2.0],
+        [4.0, 4.0],
+    ]
+    _, pull = bp.vjp(lambda i, t: t[i].sum(), ids, table)
+    assert pull(bp.tensor(1.0))[0].tolist() == [0, 0, 0]
+    assert bp.gradcheck(lambda i, t: t[i].exp(), [ids, table])
+    assert bp.gradgradcheck(lambda i, t: t[i].exp(), [ids, table])
+    with pytest.raises(bp.errors.GradientError, match="argument 0 is int64, which has no gradient"):
+        bp.grad(lambda i, t: t[i].sum())(ids, table)
