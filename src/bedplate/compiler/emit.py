@@ -58,7 +58,6 @@ from bedplate.kernel import (
     constant,
     extract,
     f32,
-    f64,
     gather,
     host,
     i64,
@@ -80,6 +79,7 @@ from bedplate.kernel.task import word_float, word_int, word_pointer
 
 # vectors in flight: enough to hide the latency of short chains, few enough for the registers
 UNROLL_BY_OPS = ((10, 4), (40, 2))
+REDUCE_UNROLL = 2  # one for all, so that a sum does not depend on what it was fused with
 
 
 @functools.cache
@@ -92,12 +92,6 @@ def fused_kernel(program: Program) -> Any:
     fused.__name__ = fused.__qualname__ = program.name
     fused.__annotations__ = {"args": ptr(i64), "begin": i64, "end": i64, "worker": i64}
     return kernel(fused)
-
-
-def program_lanes(program: Program) -> int:
-    """Lanes of every vector: those of float32, or of float64 if nothing narrower computes."""
-    widths = {v.dtype.itemsize for v in program.values if isinstance(v, Apply | Load | Reduce)}
-    return host().lanes(f64 if widths == {8} else f32)
 
 
 class Words:
@@ -140,7 +134,7 @@ class Emitter:
 
     def __init__(self, program: Program, args: Any, worker: Any) -> None:
         self.program = program
-        self.lanes = program_lanes(program)
+        self.lanes = host().lanes(f32)  # for all dtypes: a sum has the same tree in every kernel
         self.plans = stage_plans(program)
         self.env: dict[int, Any] = {}
         self._read_words(Words(args), worker)
@@ -346,6 +340,8 @@ class Emitter:
                 total.take(join(total.reduce, [a.parts() for a in running[i]], self.lanes))
 
     def _unroll(self, plan: StagePlan) -> int:
+        if plan.reduces:
+            return REDUCE_UNROLL
         weight = 0
         for i in plan.compute:
             weight += cost_of(self.program.values[i], self.program.values)

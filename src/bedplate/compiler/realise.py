@@ -62,6 +62,7 @@ def held_nodes(nodes: list[Node]) -> list[Node]:
         key = id(node)
         uses[key] = uses.get(key, 0) + 1
     asked = {id(node) for node in nodes}
+    node = source = None  # the loops above leave their last
     count = sys.getrefcount
     # `order`, the loop variable and the argument of getrefcount
     return [

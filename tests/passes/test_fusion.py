@@ -1,0 +1,169 @@
+"""Fusion by rule: how many kernels come out, and that the values are those of the references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bedplate as bp
+from bedplate.compiler import realise as realising
+from bedplate.compiler.realise import clear_plans
+from bedplate.config import config
+
+
+def launches(compute):
+    """The names of the launches of the last plan that `compute` makes, region by region."""
+    clear_plans()
+    compute()
+    plan = list(realising._plans.values())[-1]
+    return [[launch.name for launch in region] for region in plan.regions]
+
+
+def kernels(compute):
+    """Launches other than those that join partial sums."""
+    return [n for region in launches(compute) for n in region if not n.startswith("combine")]
+
+
+@pytest.fixture
+def x():
+    rng = np.random.default_rng(0)
+    return bp.tensor(rng.standard_normal((64, 96)).astype(np.float32), requires_grad=True)
+
+
+@pytest.fixture
+def weight():
+    rng = np.random.default_rng(1)
+    return bp.tensor(rng.standard_normal(96).astype(np.float32), requires_grad=True)
+
+
+def test_an_elementwise_chain_is_one_kernel(x):
+    with bp.no_grad():
+        assert len(kernels(lambda: ((x + 1) * 2).relu().exp().realise())) == 1
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax_is_one_kernel(name, x):
+    function = getattr(bp, name)
+    assert len(kernels(lambda: function(x.detach(), axis=-1).realise())) == 1
+
+
+def test_softmax_and_its_gradient_are_one_kernel(x):
+    grad = bp.tensor(np.random.default_rng(2).standard_normal((64, 96)).astype(np.float32))
+
+    def both():
+        bp.softmax(x, axis=-1).backward(grad)
+        x.grad.realise()
+
+    assert len(kernels(both)) == 1
+
+
+def test_rms_norm_and_its_gradients_are_one_kernel_and_a_combination(x, weight):
+    grad = bp.tensor(np.random.default_rng(2).standard_normal((64, 96)).astype(np.float32))
+
+    def both():
+        bp.rms_norm(x, weight, 1e-5).backward(grad)
+        x.grad.realise()
+
+    regions = launches(both)
+    assert len(regions) == 2 and len(regions[0]) == 1 and regions[1][0].startswith("combine")
+
+
+def test_layer_norm_is_one_kernel(x, weight):
+    with bp.no_grad():
+        assert len(kernels(lambda: bp.layer_norm(x, weight, weight, 1e-5).realise())) == 1
+
+
+def test_cross_entropy_and_its_gradient_are_one_kernel_beside_the_means(x):
+    targets = bp.tensor(np.arange(64) % 96)
+
+    def both():
+        bp.cross_entropy(x, targets).backward()
+        x.grad.realise()
+
+    names = kernels(both)
+    assert sum("exp" in name for name in names) == 1
+    assert len(names) <= 3  # the number of valid targets before, the mean after
+
+
+def test_updates_of_all_parameters_are_one_region():
+    rng = np.random.default_rng(0)
+    params = [bp.tensor(rng.standard_normal(n).astype(np.float32)) for n in (7, 300, 41, 128)]
+    grads = [bp.tensor(rng.standard_normal(p.shape).astype(np.float32)) for p in params]
+
+    def update():
+        for p, g in zip(params, grads, strict=True):
+            p.assign(p - 0.1 * g)
+        params[-1].realise()
+
+    regions = launches(update)
+    assert len(regions) == 1 and len(regions[0]) == 4
+
+
+def test_a_new_batch_size_compiles_no_kernel(x, weight):
+    def program(rows):
+        rng = np.random.default_rng(rows)
+        a = bp.tensor(rng.standard_normal((rows, 96)).astype(np.float32), requires_grad=True)
+        bp.rms_norm(bp.softmax(a, axis=-1), weight.detach(), 1e-5).backward(bp.ones((rows, 96)))
+        a.grad.realise()
+        plan = list(realising._plans.values())[-1]
+        return [launch.kernel for region in plan.regions for launch in region]
+
+    first, second = program(64), program(129)
+    assert [id(k) for k in first] == [id(k) for k in second]
+
+
+def test_equal_graphs_share_a_plan(x):
+    def run(scale):
+        return (x.detach() * scale).sum().item()
+
+    clear_plans()
+    values = [run(scale) for scale in (3.5, 4.5, 5.25)]
+    assert len(realising._plans) == 1
+    np.testing.assert_allclose(values, [x.detach().numpy().sum() * s for s in (3.5, 4.5, 5.25)], rtol=1e-4)
+
+
+@pytest.mark.parametrize("setting", ["fusion", "folding", "cse", "algebra"])
+def test_each_pass_can_be_switched_off_and_the_bits_stay(setting, x, weight):
+    def value():
+        h = bp.rms_norm(x.detach() * 1 + 0, weight.detach(), 1e-5)
+        return (bp.softmax(h, axis=-1) * bp.softmax(h, axis=-1)).numpy()
+
+    with_it = value()
+    with config(**{setting: False}):
+        np.testing.assert_array_equal(value(), with_it)
+
+
+def test_same_bits_at_one_and_two_threads():
+    rng = np.random.default_rng(0)
+    x = bp.tensor(rng.standard_normal((700, 513)).astype(np.float32))
+
+    def values():
+        y = bp.softmax(x, axis=-1)
+        return [v.numpy() for v in (y, y.sum(axis=0), y.sum(), (y * x).sum(axis=1))]
+
+    with config(threads=False):
+        one = values()
+    for a, b in zip(one, values(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_row_alone_has_the_bits_it_has_in_a_batch():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((40, 40000)).astype(np.float32)
+    whole = bp.tensor(x).sum(axis=1).numpy()
+    alone = np.array([bp.tensor(x[i : i + 1]).sum(axis=1).item() for i in range(3)], np.float32)
+    np.testing.assert_array_equal(whole[:3], alone)
+
+
+def test_sums_of_twenty_million_ones():
+    ones = bp.ones(20_000_000)
+    assert ones.sum().item() == 20_000_000
+    assert ones.reshape(10_000_000, 2).sum(axis=0).tolist() == [10_000_000] * 2
+
+
+def test_an_index_out_of_range_names_op_value_size_and_line():
+    table = bp.tensor(np.arange(12.0, dtype=np.float32).reshape(4, 3))
+    indices = bp.tensor(np.array([0, -1, 7]))
+    with pytest.raises(IndexError, match=r"take.*: index 7 is out of range for size 4\n.*test_fusion"):
+        table.take(indices, axis=0).numpy()
+    assert table.take(bp.tensor(np.array([-1])), axis=0).tolist() == [[9.0, 10.0, 11.0]]

@@ -1,0 +1,157 @@
+"""Each pass: the graph before, the graph after, the same value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bedplate.compiler.passes.algebra import RULES, algebra
+from bedplate.compiler.passes.broadcast import broadcast
+from bedplate.compiler.passes.cse import cse
+from bedplate.compiler.passes.expand_composed import expand_composed
+from bedplate.compiler.passes.fold import fold
+from bedplate.compiler.passes.reductions import reductions
+from bedplate.compiler.passes.rematerialise import rematerialise
+from bedplate.compiler.passes.verify import verify
+from bedplate.compiler.passes.views import views
+from bedplate.dtypes import float32, float64
+from bedplate.errors import InternalError
+from bedplate.graph.node import Node
+from bedplate.ops.comparison import not_equal
+from bedplate.ops.leaves import constant
+from bedplate.ops.record import REGISTRY
+
+SPECIAL = np.array([0.0, -0.0, 1.5, np.inf, -np.inf, np.nan], np.float32)
+
+
+def number(value, like):
+    return constant(value, like.dtype, like.device)
+
+
+ALGEBRA = {
+    "x * 1 -> x": lambda x: x * number(1.0, x),
+    "1 * x -> x": lambda x: number(1.0, x) * x,
+    "x / 1 -> x": lambda x: x / number(1.0, x),
+    "x + (-0) -> x": lambda x: x + number(-0.0, x),
+    "(-0) + x -> x": lambda x: number(-0.0, x) + x,
+    "x - 0 -> x": lambda x: x - number(0.0, x),
+    "-(-x) -> x": lambda x: -(-x),
+    "cast(x, its own dtype) -> x": lambda x: x._apply(REGISTRY["cast"], (x,), {"dtype": x.dtype}),
+    "cast(cast(x, wider), d) -> cast(x, d)": lambda x: x.astype(float64).astype(float32),
+    "where(c, x, x) -> x": lambda x: x._apply(REGISTRY["where"], (not_equal(x, x), x, x), {}),
+    "reshape(x, its own shape) -> x": lambda x: x._apply(
+        REGISTRY["reshape"], (x,), {"shape": x.shape}
+    ),
+    "reshape(reshape(x)) -> reshape(x)": lambda x: x.reshape((2, 3)).reshape((6,)),
+    "expand(x, its own shape) -> x": lambda x: x._apply(REGISTRY["expand"], (x,), {"shape": x.shape}),
+    "permute(x, in order) -> x": lambda x: x._apply(REGISTRY["permute"], (x,), {"axes": (0,)}),
+    "x[:] -> x": lambda x: x._apply(
+        REGISTRY["slice"], (x,), {"starts": (0,), "stops": (6,), "steps": (1,)}
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", ALGEBRA)
+def test_algebra_rule_leaves_only_the_leaf(rule, leaf, changes):
+    text = changes(algebra, broadcast([ALGEBRA[rule](leaf(0, 6))])[0], [SPECIAL])
+    assert text.splitlines() == ["%0 = placeholder(index=0) : float32[6]", "return %0"]
+
+
+def test_every_rule_of_one_input_is_tested():
+    tested = set(ALGEBRA) | {
+        "not not x -> x",
+        "expand(expand(x)) -> expand(x)",
+        "permute(permute(x)) -> permute(x)",
+    }
+    assert {rule.text for rule in RULES} == tested
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-30])
+def test_adding_a_positive_zero_is_kept(value, leaf, changes):
+    x = leaf(0, 6)
+    assert "add" in changes(algebra, broadcast([x + number(value, x)])[0], [SPECIAL])
+
+
+def test_times_zero_is_kept(leaf, changes):
+    x = leaf(0, 6)
+    assert "multiply" in changes(algebra, broadcast([x * number(0.0, x)])[0], [SPECIAL])
+
+
+def test_a_narrowing_cast_is_kept(leaf, changes):
+    x = leaf(0, 6, dtype="float64")
+    text = changes(algebra, x.astype(float32).astype(float64), [SPECIAL.astype(np.float64) / 3])
+    assert text.count("cast") == 2
+
+
+def test_two_permutes_are_one(leaf, changes):
+    x = leaf(0, 2, 3, 4)
+    text = changes(algebra, x.permute(2, 0, 1).permute(1, 0, 2), [np.random.rand(2, 3, 4)])
+    assert text.count("permute") == 1
+
+
+def test_cse_merges_equal_nodes_but_not_zeros_of_two_signs(leaf, changes):
+    x = leaf(0, 6)
+    text = changes(cse, (x * x) + (x * x), [SPECIAL])
+    assert text.count("multiply") == 1
+    plus, minus = number(0.0, x), Node(number(0.0, x).op, (), {"value": -0.0, "dtype": float32}, (), float32, x.device)
+    assert changes(cse, (x + plus) * (x + minus), [SPECIAL]).count("constant") == 2
+
+
+def test_fold_computes_constants_and_empty_sums(leaf, changes):
+    x = leaf(0, 6)
+    two = number(2.0, x)
+    text = changes(fold, broadcast([x * (two * two + two)])[0], [SPECIAL])
+    assert "value=6.0" in text and text.count("multiply") == 1
+    empty = leaf(0, 0, 3)
+    text = changes(fold, empty.sum(axis=0), [np.zeros((0, 3), np.float32)])
+    assert "sum" not in text and "value=0.0" in text
+
+
+def test_broadcast_is_made_explicit(leaf, changes):
+    x, y = leaf(0, 2, 3), leaf(1, 3)
+    text = changes(broadcast, x + y, [np.ones((2, 3), np.float32), np.arange(3.0)])
+    assert "reshape(%1) : float32[1x3]" in text and "expand" in text
+
+
+def test_reductions_over_separate_axes_run_in_turn(leaf, changes):
+    x = leaf(0, 2, 3, 4)
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    text = changes(reductions, x.sum(axis=(0, 2)), [array])
+    assert text.count("sum") == 2
+    assert changes(reductions, x.sum(axis=(1, 2)), [array]).count("sum") == 1
+    assert "permute" in changes(reductions, x.argmax(axis=0), [array])
+
+
+def test_expansions_keep_the_value_and_leave_nothing_composed(leaf):
+    x = leaf(0, 4, 8)
+    (after,) = expand_composed([x._apply(REGISTRY["softmax"], (x,), {"axis": 1})])
+    verify([after], "expand_composed")
+    assert after.op.kind != "composed"
+
+
+def test_a_cheap_value_of_one_leaf_is_copied_for_each_user(leaf, changes):
+    x = leaf(0, 6)
+    mask = not_equal(x, number(3.0, x))
+    both = mask.astype(float32) + mask.astype(float32).sum()
+    assert changes(rematerialise, broadcast([both])[0], [SPECIAL]).count("not_equal") == 2
+
+
+def test_a_permutation_moves_to_the_leaves(leaf, changes):
+    x, y = leaf(0, 2, 3), leaf(1, 2, 3)
+    arrays = [np.random.rand(2, 3).astype(np.float32) for _ in range(2)]
+    text = changes(views, (x + y).permute(1, 0) * number(2.0, x).broadcast_to((3, 2)), arrays)
+    assert text.index("permute") < text.index("add")
+
+
+def test_views_without_a_strided_form_get_a_copy(leaf, changes):
+    x = leaf(0, 3, 4)
+    flat = x.permute(1, 0).reshape((12,))
+    text = changes(views, flat[::5] * flat[::5], [np.random.rand(3, 4).astype(np.float32)])
+    assert "cast" in text
+
+
+def test_the_verifier_names_pass_rule_and_node(leaf):
+    x = leaf(0, 2, 3)
+    wrong = Node(REGISTRY["negative"], (x,), {}, (3, 3), float32, x.device)
+    with pytest.raises(InternalError, match=r"after pass fancy: shape \(3, 3\) where the rule says"):
+        verify([wrong], "fancy")
