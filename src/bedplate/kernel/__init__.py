@@ -4,7 +4,6 @@ See docs/kernel-language.md. Types are in types.py, the program that a trace lea
 one record per instruction in instructions/, the functions that users call in language/.
 """
 
-from bedplate.kernel.kernel import Compiled, Kernel, kernel
 from bedplate.kernel.language.atomics import (
     atomic_add,
     atomic_cas,
@@ -60,6 +59,8 @@ from bedplate.kernel.language.vectors import (
     shuffle,
     tail_mask,
 )
+from bedplate.kernel.native import Compiled
+from bedplate.kernel.staging import Kernel, kernel
 from bedplate.kernel.target import Target, host
 from bedplate.kernel.task import word_float, word_int, word_pointer
 from bedplate.kernel.types import (

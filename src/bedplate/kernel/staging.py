@@ -14,63 +14,18 @@ from typing import Any
 
 from bedplate.config import config
 from bedplate.errors import KernelError
-from bedplate.kernel import cache, checks, codegen, context, report
+from bedplate.kernel import checks, codegen, context, report
 from bedplate.kernel.arguments import Convention
 from bedplate.kernel.context import line_of
 from bedplate.kernel.ir import Program
 from bedplate.kernel.language.calls import call, check_symbols
 from bedplate.kernel.lower import lower, symbol_of
 from bedplate.kernel.machine import Watch, interpret
+from bedplate.kernel.native import CheckedCompiled, Compiled, load_code
 from bedplate.kernel.target import Target, find_target
 from bedplate.kernel.trace import Tracer
 from bedplate.kernel.types import Type
 from bedplate.kernel.values import Value
-
-
-class Compiled:
-    """Machine code of a kernel in this process.
-
-    address  of the native function, C calling convention; valid as long as this object lives
-    """
-
-    __slots__ = ("_keep", "_native", "address", "convention", "name")
-
-    def __init__(self, name: str, address: int, keep: Any, convention: Convention) -> None:
-        self.name = name
-        self.address = address
-        self.convention = convention
-        self._keep = keep
-        self._native = convention.native(address)
-
-    def __call__(self, *args: Any) -> Any:
-        convention = self.convention
-        return convention.give_back(self._native(*convention.convert(args)))
-
-    def __repr__(self) -> str:
-        return f"<Compiled {self.name} at {self.address:#x}>"
-
-
-class CheckedCompiled(Compiled):
-    """Machine code in check mode: a call raises KernelBoundsError for an access out of range."""
-
-    __slots__ = ("_checked",)
-
-    def __init__(
-        self, name: str, addresses: tuple[int, int], keep: Any, convention: Convention,
-        hidden: list[Any],
-    ) -> None:  # fmt: skip
-        super().__init__(name, addresses[0], keep, convention)
-        self._checked = convention.native(addresses[1], hidden)
-
-    def __call__(self, *args: Any) -> Any:
-        convention = self.convention
-        words = convention.convert(args)
-        record = checks.Record(len(args))
-        flags = [type_.is_pointer for type_ in convention.types]
-        hidden = checks.hidden_arguments(list(zip(flags, args, strict=True)), record)
-        result = self._checked(*words, *hidden)
-        record.raise_failure()
-        return convention.give_back(result)
 
 
 class Kernel:
@@ -197,24 +152,6 @@ class Kernel:
         if context.state.tracer is not None:
             return call(self, *args)
         return self.compile()(*args)
-
-
-_loaded: dict[str, tuple[int, Any]] = {}
-
-
-def load_code(text: str, symbol: str) -> tuple[int, Any]:
-    """(address, what keeps it alive) of an LLVM text's machine code: from this process's table,
-    from the disk cache, or compiled now."""
-    key = cache.key_of(text)
-    with codegen.lock:
-        found = _loaded.get(key)
-        if found is None:
-            image = cache.read(key)
-            if image is None:
-                image = codegen.make_object(text, find_target(None))
-                cache.write(key, image)
-            found = _loaded[key] = codegen.link(image, symbol)
-    return found
 
 
 def _signature(
