@@ -25,6 +25,7 @@ from typing import Any
 from bedplate.kernel import (
     Kernel,
     Value,
+    Variable,
     cast,
     constant,
     fma,
@@ -47,6 +48,7 @@ from bedplate.kernel import (
     store,
     tail_mask,
     var,
+    when,
     word_float,
     word_int,
     word_pointer,
@@ -80,7 +82,7 @@ from bedplate.ops.attention_forward import (
     Q,
     V,
 )
-from bedplate.ops.attention_tiles import INFINITY, KEYS, Geometry, store_row
+from bedplate.ops.attention_tiles import INFINITY, KEYS, Geometry, TileRows, store_row
 
 # Above so many queries a head the tiled kernel is faster: it spends 32 lanes on any number.
 MOST_QUERIES = 8
@@ -91,8 +93,8 @@ def vectors_of_head(g: Geometry) -> int:
 
 
 def scratch_elements(g: Geometry, n_rows: int) -> int:
-    """Elements that a worker needs: q and out, greatest and total of each row; one tile."""
-    return n_rows * (2 * vectors_of_head(g) * g.lanes + 2) + KEYS + g.lanes
+    """Elements that a worker needs: one tile; q and out, greatest and total of each row."""
+    return KEYS + g.lanes + n_rows * (2 * vectors_of_head(g) * g.lanes + 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,23 @@ class Item:
     n_rows: Value
 
 
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """`count` keys from number `first` on, and their rows of keys and values."""
+
+    first: Value
+    count: Value
+    keys: TileRows
+    values: TileRows
+
+
+def _tile(args: Value, item: Item, first: Value, count: Value) -> Tile:
+    """Narrow numbers are widened at each use: to widen a tile first took twice the time."""
+    k_row, v_row = word_int(args, K_ROW), word_int(args, V_ROW)
+    keys = TileRows(item.k + first * k_row, k_row, count - 1)
+    return Tile(first, count, keys, TileRows(item.v + first * v_row, v_row, count - 1))
+
+
 @functools.cache
 def decode_kernel(g: Geometry) -> Kernel:
     """The task kernel; an item is one key head of one batch. Words as in attention_forward."""
@@ -138,9 +157,9 @@ def decode_kernel(g: Geometry) -> Kernel:
                 first = maximum(n_keys - n_queries - word_int(args, WINDOW) + 1, 0)
                 first = first - first % KEYS
             for tile in loop(first, n_keys, KEYS):
-                count = minimum(n_keys - tile, KEYS)
+                here = _tile(args, item, tile, minimum(n_keys - tile, KEYS))
                 for row in loop(n_rows):
-                    _attend(g, args, item, rows, row, tile, count)
+                    _attend(g, args, item, rows, row, here)
             for row in loop(n_rows):
                 _finish(g, args, item, rows, row)
 
@@ -194,44 +213,43 @@ def _start(g: Geometry, args: Value, item: Item, rows: Rows) -> None:
 
 
 def _attend(
-    g: Geometry, args: Value, item: Item, rows: Rows, row: Value, tile: Value, count: Value
+    g: Geometry, args: Value, item: Item, rows: Rows, row: Value, tile: Tile
 ) -> None:
-    """One query against one tile of `count` keys."""
+    """One query against one tile of keys."""
     greatest, total = load(rows.greatest + row), load(rows.total + row)
-    highest = _scores(g, args, item, rows, row, tile, count)
+    highest = _scores(g, args, item, rows, row, tile)
     new = raw_max(highest, greatest)
     factor = maths.exp2_flushed(greatest - new)
     weight_sum = var(zeros(g.accumulator, g.lanes))
-    for key in loop(0, count, g.lanes):
+    for key in loop(0, tile.count, g.lanes):
         weight = maths.exp2_flushed(load(rows.scores + key, g.lanes) - new)
         store(rows.scores + key, weight)
         weight_sum.set(weight_sum.get() + weight)
     store(rows.greatest + row, new)
     store(rows.total + row, fma(total, factor, reduce_add(weight_sum.get())))
-    _add_values(g, args, item, rows, row, tile, count, factor)
+    _add_values(g, rows, row, tile, factor)
 
 
 def _scores(
-    g: Geometry, args: Value, item: Item, rows: Rows, row: Value, tile: Value, count: Value
+    g: Geometry, args: Value, item: Item, rows: Rows, row: Value, tile: Tile
 ) -> Value:
     """Store the scores, -infinity for keys that are not seen or not there; returns the greatest."""
     n_vectors = vectors_of_head(g)
-    stride = word_int(args, K_ROW)
     _, query = _heads(args, item, row)
     position = query + word_int(args, N_KEYS) - word_int(args, N_QUERIES)
     window = word_int(args, WINDOW)
     q = [load(rows.queries + (row * n_vectors + v) * g.lanes, g.lanes) for v in range(n_vectors)]
     best = var(constant(g.accumulator, -INFINITY, g.lanes))
-    for key in loop(0, count, g.lanes):
+    for key in loop(0, tile.count, g.lanes):
         sums = []
         for r in range(g.lanes):
-            place = item.k + (tile + minimum(key + r, count - 1)) * stride
+            place = tile.keys.row_or_last(key + r)
             total = _wide(g, place, 0) * q[0]
             for v in range(1, n_vectors):
                 total = fma(_wide(g, place, v), q[v], total)
             sums.append(total)
-        hidden = ~tail_mask(count - key, g.lanes)
-        behind = cast(position - tile - key, i32) - iota(i32, g.lanes)
+        hidden = ~tail_mask(tile.count - key, g.lanes)
+        behind = cast(position - tile.first - key, i32) - iota(i32, g.lanes)
         if g.causal:
             hidden = hidden | (behind < 0)
         if g.windowed:
@@ -255,21 +273,27 @@ def sum_each(vectors: list[Value]) -> Value:
     return vectors[0]
 
 
-def _add_values(
-    g: Geometry, args: Value, item: Item, rows: Rows, row: Value, tile: Value, count: Value,
-    factor: Value,
-) -> None:  # fmt: skip
+def _add_values(g: Geometry, rows: Rows, row: Value, tile: Tile, factor: Value) -> None:
+    """Add the weighted values; even and odd keys apart, to keep more additions in flight."""
     n_vectors = vectors_of_head(g)
-    stride = word_int(args, V_ROW)
     places = [rows.outputs + (row * n_vectors + v) * g.lanes for v in range(n_vectors)]
-    sums = [var(load(place, g.lanes) * factor) for place in places]
-    for key in loop(count):
-        weight = splat(load(rows.scores + key), g.lanes)
-        values = item.v + (tile + key) * stride
-        for v, total in enumerate(sums):
-            total.set(fma(_wide(g, values, v), weight, total.get()))
-    for place, total in zip(places, sums, strict=True):
-        store(place, total.get())
+    even = [var(load(place, g.lanes) * factor) for place in places]
+    odd = [var(zeros(g.accumulator, g.lanes)) for _ in places]
+    pairs = tile.count - tile.count % 2
+    for key in loop(0, pairs, 2):
+        _add_value(g, rows, tile, key, even)
+        _add_value(g, rows, tile, key + 1, odd)
+    with when(pairs < tile.count):
+        _add_value(g, rows, tile, pairs, even)
+    for place, a, b in zip(places, even, odd, strict=True):
+        store(place, a.get() + b.get())
+
+
+def _add_value(g: Geometry, rows: Rows, tile: Tile, key: Value, sums: list[Variable]) -> None:
+    weight = splat(load(rows.scores + key), g.lanes)
+    values = tile.values.row(key)
+    for v, total in enumerate(sums):
+        total.set(fma(_wide(g, values, v), weight, total.get()))
 
 
 def _finish(g: Geometry, args: Value, item: Item, rows: Rows, row: Value) -> None:
