@@ -21,6 +21,7 @@ from bedplate.tensor.dlpack import from_dlpack
 
 Array = np.ndarray[Any, Any]
 NUMBERS = (bool, int, float, complex)
+NUMPY = (np.ndarray, np.generic)
 
 
 def to_array(data: Any, dtype: DType | None = None) -> Array:
@@ -29,7 +30,7 @@ def to_array(data: Any, dtype: DType | None = None) -> Array:
     dtype   what the values will become: Python floats are then not rounded to float32 first
     raises  ShapeError for a ragged list, DTypeError or TypeError for what is no number
     """
-    if isinstance(data, np.ndarray | np.generic):
+    if isinstance(data, NUMPY):
         return _supported(np.asarray(data))
     if isinstance(data, NUMBERS):
         return _from_numbers(data, {type(data)}, dtype)
@@ -50,7 +51,7 @@ def to_array(data: Any, dtype: DType | None = None) -> Array:
 
 
 def _supported(array: Array) -> Array:
-    as_dtype(array.dtype.newbyteorder("="))
+    as_dtype(array.dtype if array.dtype.isnative else array.dtype.newbyteorder("="))
     return array
 
 

@@ -131,7 +131,9 @@ class Tensor(Assignment, Operators):
                     if session is None:
                         session = state.session = Session()
                     sources = tuple([x._entry for x in inputs])
-                    result._entry = Entry(op, attributes, nodes, sources, node, session)
+                    # a tuple of its own: what the tape holds is stored when the graph is run
+                    saved = tuple([x._node for x in inputs])
+                    result._entry = Entry(op, attributes, saved, sources, node, session)
                     return result
         result._entry = None
         return result
