@@ -1,7 +1,6 @@
 """The kernels of matmul, launched directly: every class of shapes, strides and dtypes."""
 
 import ctypes
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from bedplate import dtypes
 from bedplate.compiler.builder import BufferRef, PlanBuilder, View
 from bedplate.config import config
 from bedplate.devices.cpu import NativePlan, Slot, Task
+from bedplate.kernel import cast, f32, from_dtype, load, maximum, splat, word_pointer
 from bedplate.memory import allocate
 from bedplate.ops.matmul_lower import lower
 
@@ -208,3 +208,66 @@ def test_special_values_stay_in_their_row_and_column():
     expected = np.zeros_like(wrong)
     expected[5, :] = expected[:, 66] = True
     np.testing.assert_array_equal(wrong, expected)
+
+
+class Residual:
+    """An epilogue: gelu-like in shape, max(value * row scale + bias + residual, 0)."""
+
+    key = "residual"
+    reads = ()
+
+    def __init__(self, out_shape, dtype, seed=19):
+        self.bias = numbers(seed, out_shape[-1])
+        self.scale = numbers(seed + 1, *out_shape[:-1])
+        self.residual = numbers(seed + 2, *out_shape)
+        self.arrays = (self.bias, self.scale, self.residual)
+        self.shape, self.dtype = out_shape, dtypes.as_dtype(dtype)
+
+    def emit(self, value, batch, row, column, lanes, mask, args, first):
+        bias, scale, residual = (word_pointer(args, first + n, f32) for n in range(3))
+        rows, columns = self.shape[-2:]
+        at = batch * rows + row
+        factor = load(scale + at)
+        there = residual + at * columns + column
+        if lanes is None:
+            value = value * factor + load(bias + column) + load(there)
+        else:
+            value = value * splat(factor, lanes) + load(bias + column, lanes, mask=mask)
+            value = value + load(there, lanes, mask=mask)
+        return cast(maximum(value, 0.0), from_dtype(self.dtype))
+
+    def apply(self, x):
+        x = x.astype(np.float32) * self.scale[..., None] + self.bias + self.residual
+        return np.maximum(x, 0).astype(self.dtype.numpy)
+
+
+EPILOGUE_SHAPES = [
+    ((5, 70), (70, 33)), ((60, 40), (40, 70)), ((60, 1100), (1100, 70)), ((230, 210), (210, 600)),
+    ((1, 30), (30, 500)), ((2, 3, 40), (40, 50)), ((3, 70, 40), (40, 50)), ((3, 1, 40), (40, 50)),
+    ((2, 9, 40), (2, 40, 50)), ((2, 70, 40), (2, 40, 50)), ((300, 40), (40, 1)),
+    ((2, 30, 40), (40, 1)), ((50, 0), (0, 40)), ((3, 0), (0, 40)), ((70, 20), (20, 7)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shapes", EPILOGUE_SHAPES, ids=str)
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_epilogue(shapes, name):
+    dtype = dtypes.BY_NAME[name].numpy
+    a, b = (numbers(n, *shape).astype(dtype) for n, shape in zip((20, 21), shapes, strict=True))
+    out_shape = (*a.shape[:-1], b.shape[-1])
+    epilogue = Residual(out_shape, dtype)
+    epilogue.key = ("residual", out_shape, name)
+    expected = epilogue.apply(np.matmul(a.astype(np.float32), b.astype(np.float32)))
+    out = product(a, b, epilogue)
+    tolerance = 2.0**-7 if name == "bfloat16" else 1e-5
+    np.testing.assert_allclose(
+        out.astype(np.float64), expected.astype(np.float64), rtol=tolerance, atol=2e-4
+    )
+
+
+@pytest.mark.parametrize("shape", [(300, 70, 1), (20, 700, 1), (2, 3, 1), (70, 300, 9)], ids=str)
+@pytest.mark.parametrize("a_layout", ["rows", "columns", "general"])
+def test_few_columns(shape, a_layout):
+    rows, depth, columns = shape
+    a, b = numbers(22, 2, rows, depth), numbers(23, depth, columns)
+    check(a, b, product(LAYOUTS[a_layout](a), b))

@@ -40,6 +40,13 @@ class Problem:
         """Whether a row number stands for a product and a row."""
         return self.rows != self.one_rows
 
+    def swapped(self) -> Problem:
+        """c^T = b^T a^T, for one column: c^T lies in memory as c does."""
+        batch = tuple((size, b, a) for size, a, b in self.batch)
+        return Problem(
+            batch, 1, self.rows, self.depth, 1, 0, self.b_k, self.a_k, self.a_row
+        )  # fmt: skip
+
     def nbytes(self, a_size: int, b_size: int, c_size: int) -> float:
         """Memory traffic if each element is touched once, by bytes an element."""
         a = self.rows * self.depth * math.prod(n for n, stride, _ in self.batch if stride)
