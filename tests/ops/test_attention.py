@@ -9,10 +9,18 @@ import numpy as np
 import pytest
 
 import bedplate as bp
+from bedplate.compiler.realise import clear_plans
 from bedplate.errors import DTypeError, ShapeError
+from bedplate.kernel import f32
+from bedplate.kernel.target import find_target
+from bedplate.ops import attention_tiles
 from bedplate.ops.attention import ATTENTION
 from bedplate.ops.attention_backward import ATTENTION_BACKWARD
+from bedplate.ops.attention_decode import decode_kernel
+from bedplate.ops.attention_forward import forward_kernel
 from bedplate.ops.attention_lower import n_pairs
+from bedplate.ops.attention_reverse import backward_kernel
+from bedplate.ops.attention_tiles import Geometry
 
 DTYPES = [np.float32, np.float64, ml_dtypes.bfloat16, np.float16]
 # B, H, K, T, S, D, causal, window: tails of every kind, groups, more queries than keys, one key
@@ -165,3 +173,30 @@ def test_refusals_name_the_inputs() -> None:
         bp.attention(q, q, q, window=0)
     with pytest.raises(DTypeError):
         bp.attention(q, q, bp.zeros((1, 3, 4, 8), dtype=bp.complex64))
+
+
+def forget_kernels() -> None:
+    clear_plans()
+    for kernel in (forward_kernel, decode_kernel, backward_kernel):
+        kernel.cache_clear()
+
+
+@pytest.mark.parametrize("target", ["avx2", "aarch64"])
+def test_narrower_machines_take_the_same_steps(target: str, monkeypatch: Any) -> None:
+    """The kernels as they are made for fewer and shorter registers, run here."""
+    forget_kernels()
+    monkeypatch.setattr(attention_tiles, "host", lambda: find_target(target))
+    for shape in (SHAPES[0], SHAPES[2], SHAPES[4], SHAPES[8]):
+        arrays, attributes = make(shape, np.float32)
+        assert_near(run(arrays, attributes), oracle(arrays, attributes), np.float32)
+    forget_kernels()
+
+
+@pytest.mark.parametrize(
+    "target, register", [("avx2", "%ymm"), ("avx512", "%zmm"), ("aarch64", "fmla\tv")]
+)
+def test_every_target_gets_vector_code(target: str, register: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(attention_tiles, "host", lambda: find_target(target))
+    g = Geometry(f32, 16, True, False)
+    for kernel in (forward_kernel, decode_kernel, backward_kernel):
+        assert register in kernel.__wrapped__(g).assembly(target)
