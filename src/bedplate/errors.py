@@ -37,6 +37,14 @@ class CheckpointError(UserError, ValueError):
     """A file of weights or settings that is damaged, incomplete or contradicts itself."""
 
 
+class SettingError(UserError, ValueError):
+    """Settings that make no sense, alone or together."""
+
+
+class DataError(UserError, ValueError):
+    """Text or tokens that cannot be used."""
+
+
 class KernelError(UserError, TypeError):
     """A kernel that cannot be staged, compiled or run; names the user's line."""
 

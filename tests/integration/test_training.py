@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from bedplate.data import load_codec
-from bedplate.errors import CheckpointError
-from bedplate.olmo import TrainError, TrainSettings, load, train
+from bedplate.errors import CheckpointError, SettingError
+from bedplate.olmo import TrainSettings, load, train
 from bedplate.olmo.run_state import STATE
 from bedplate.olmo.training import Trainer
 from bedplate.tensor import safetensors
@@ -166,10 +166,10 @@ def test_a_damaged_state_is_refused(corpus):
 
 def test_runs_are_not_overwritten_by_chance(corpus):
     train(settings(corpus, "run", steps=1))
-    with pytest.raises(TrainError, match="holds a run; give --resume"):
+    with pytest.raises(SettingError, match="holds a run; give --resume"):
         train(settings(corpus, "run", steps=1))
     assert train(settings(corpus, "run", steps=2, overwrite=True)).steps == 2
-    with pytest.raises(TrainError, match="holds no run to resume"):
+    with pytest.raises(SettingError, match="holds no run to resume"):
         train(settings(corpus, "other", resume=True))
 
 
@@ -185,13 +185,13 @@ REFUSED = [
 
 @pytest.mark.parametrize(("changes", "message"), REFUSED)
 def test_refused_settings(corpus, changes, message):
-    with pytest.raises(TrainError, match=re.escape(message)):
+    with pytest.raises(SettingError, match=re.escape(message)):
         settings(corpus, "run", **changes)
 
 
 def test_a_vocabulary_that_is_too_small(corpus):
     (corpus / "config.json").write_text(json.dumps({**SMALL, "vocab_size": 100}))
-    with pytest.raises(TrainError, match="vocab_size = 100 is too small"):
+    with pytest.raises(SettingError, match="vocab_size = 100 is too small"):
         train(settings(corpus, "run"))
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from bedplate.errors import DataError
+
 
 class Batches:
     """An endless iterator of (inputs, targets), each (batch_size, seq_len) int64.
@@ -19,7 +21,7 @@ class Batches:
     windows are shuffled anew each epoch, and what does not fill a batch is left out.
 
     tokens    (n,) integers
-    raises    ValueError if there are too few tokens for one batch
+    raises    DataError if there are too few tokens for one batch
     >>> inputs, targets = next(Batches(np.arange(100), batch_size=2, seq_len=8, seed=0))
     >>> inputs.shape, bool((targets == inputs + 1).all())
     ((2, 8), True)
@@ -31,7 +33,7 @@ class Batches:
         self.n_windows = (len(tokens) - 1) // seq_len - 1
         self.n_batches = self.n_windows // batch_size
         if self.n_batches < 1:
-            raise ValueError(
+            raise DataError(
                 f"Batches: {len(tokens)} tokens are too few for a batch of {batch_size} windows "
                 f"of {seq_len}\n  give more text (at least {(batch_size + 1) * seq_len + 1} "
                 "tokens), or smaller batches or windows"
@@ -81,12 +83,12 @@ class Batches:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from where `state_dict` was taken.
 
-        raises  ValueError if the tokens or the batches' sizes are not those it was taken from
+        raises  DataError if the tokens or the batches' sizes are not those it was taken from
         """
         for key in ("n_tokens", "batch_size", "seq_len"):
             mine = self.state_dict()[key]
             if state[key] != mine:
-                raise ValueError(
+                raise DataError(
                     f"Batches: cannot go on from another data set: {key} was {state[key]}, "
                     f"is {mine}\n  give the data and sizes of the run that is resumed"
                 )

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from tokenizers import Tokenizer
 
-from bedplate.errors import CheckpointError
+from bedplate.errors import CheckpointError, DataError
 
 REPLACEMENT = "�"
 
@@ -45,7 +45,7 @@ def _checked(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ValueError(
+        raise DataError(
             f"encode: character {error.start} of the text is a lone surrogate "
             f"(U+{ord(text[error.start]):04X}), which is no character\n"
             "  read the text as UTF-8, or replace what does not decode"

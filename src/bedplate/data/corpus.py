@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from bedplate.data.codec import ByteCodec, TextCodec
+from bedplate.errors import DataError
 
 HELD_OUT_ONE_IN = 20
 _SUFFIXES = """
@@ -51,12 +52,12 @@ def standard_library() -> list[Path]:
 def text_files(path: str | os.PathLike[str]) -> list[Path]:
     """A file as it is, or the text files below a folder, sorted; hidden ones are left out.
 
-    raises  FileNotFoundError if there is none
+    raises  DataError if there is none
     """
     path = Path(path)
     files = [path] if path.is_file() else _walk(path, TEXT_SUFFIXES, skip=frozenset())
     if not files:
-        raise FileNotFoundError(
+        raise DataError(
             f"data: no text files at {path}\n"
             f"  give a file, or a folder with files that end in {', '.join(sorted(TEXT_SUFFIXES))}"
         )
@@ -78,7 +79,7 @@ def load_corpus(
 
     path    a file, a folder, or None for the standard library's sources
     codec   text to tokens; bytes unless given
-    raises  FileNotFoundError if there is nothing to read; ValueError if it is too little
+    raises  DataError if there is nothing to read
     """
     codec = codec or ByteCodec()
     files = standard_library() if path is None else text_files(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bedplate.errors import SettingError
 from bedplate.nn import functional
 from bedplate.nn.module import Module
 from bedplate.tensor import Tensor
@@ -62,12 +63,12 @@ class Identity(Module):
 class Dropout(Module):
     """Zero each element with probability p while training, scale the others by 1 / (1 - p).
 
-    raises  ValueError if p is not in [0, 1)
+    raises  SettingError if p is not in [0, 1)
     """
 
     def __init__(self, p: float = 0.5) -> None:
         if not 0 <= p < 1:
-            raise ValueError(f"Dropout: p = {p} is not in [0, 1)")
+            raise SettingError(f"Dropout: p = {p} is not in [0, 1)")
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:

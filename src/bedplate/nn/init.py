@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from bedplate.dtypes import float32
-from bedplate.errors import ShapeError
+from bedplate.errors import SettingError, ShapeError
 from bedplate.tensor import Tensor, random
 
 Shape = tuple[int, ...]
@@ -46,13 +46,13 @@ def gain_of(nonlinearity: str, slope: float = 0.0) -> float:
     """What keeps the scale behind a nonlinearity: sqrt(2) for ReLU, which halves the power.
 
     slope   of a leaky ReLU's negative side
-    raises  ValueError for a name that is not known
+    raises  SettingError for a name that is not known
     """
     if nonlinearity == "leaky_relu":
         return math.sqrt(2.0 / (1.0 + slope**2))
     if nonlinearity not in GAINS:
         names = ", ".join([*GAINS, "leaky_relu"])
-        raise ValueError(f"gain_of: unknown nonlinearity {nonlinearity!r}; there are {names}")
+        raise SettingError(f"gain_of: unknown nonlinearity {nonlinearity!r}; there are {names}")
     return GAINS[nonlinearity]
 
 
@@ -76,7 +76,7 @@ def kaiming_init(
     distribution   "normal", or "uniform" of the same spread
     correction     an experimental factor on the spread
     returns        shape, dtype
-    raises         ShapeError for fewer than two axes; ValueError for an unknown name
+    raises         ShapeError for fewer than two axes; SettingError for an unknown name
     source         He et al. 2015, arXiv:1502.01852
     >>> kaiming_init((8, 4)).shape
     (8, 4)
@@ -89,7 +89,7 @@ def kaiming_init(
 def _fan(shape: Shape, mode: str) -> float:
     fan_in, fan_out = fans(shape)
     if mode not in MODES:
-        raise ValueError(f"kaiming_init: unknown mode {mode!r}; there are {', '.join(MODES)}")
+        raise SettingError(f"kaiming_init: unknown mode {mode!r}; there are {', '.join(MODES)}")
     return {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[mode]
 
 
@@ -133,4 +133,4 @@ def _draw(shape: Shape, spread: float, distribution: str, dtype: Any) -> Tensor:
     if distribution == "uniform":
         bound = math.sqrt(3.0) * spread
         return uniform_init(shape, -bound, bound, dtype=dtype)
-    raise ValueError(f"init: unknown distribution {distribution!r}; there are normal and uniform")
+    raise SettingError(f"init: unknown distribution {distribution!r}; there are normal and uniform")

@@ -4,7 +4,7 @@ from bedplate.olmo.checkpoint import load, save
 from bedplate.olmo.config import Config
 from bedplate.olmo.model import Olmo3
 from bedplate.olmo.presets import PRESETS, Preset
-from bedplate.olmo.training import Progress, TrainError, TrainResult, TrainSettings, train
+from bedplate.olmo.training import Progress, TrainResult, TrainSettings, train
 
 __all__ = [
     "PRESETS",
@@ -12,7 +12,6 @@ __all__ = [
     "Olmo3",
     "Preset",
     "Progress",
-    "TrainError",
     "TrainResult",
     "TrainSettings",
     "load",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bedplate.dtypes import float32
-from bedplate.errors import ShapeError
+from bedplate.errors import SettingError, ShapeError
 from bedplate.olmo.cache import GROWTH, Cache, decode_layer
 from bedplate.tensor import Tensor, jit, no_grad, take, tensor
 
@@ -32,7 +32,7 @@ class Sampling:
     temperature   0: the likeliest token; otherwise logits are divided by it
     top_p         sample among the likeliest tokens that together have this probability
     seed          the same seed gives the same tokens; None: another each time
-    raises        ValueError for values outside their range
+    raises        SettingError for values outside their range
     """
 
     temperature: float = 0.0
@@ -41,11 +41,11 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise ValueError(f"generate: temperature = {self.temperature} is not 0 or more")
+            raise SettingError(f"generate: temperature = {self.temperature} is not 0 or more")
         if not 0 < self.top_p <= 1:
-            raise ValueError(f"generate: top_p = {self.top_p} is not in (0, 1]")
+            raise SettingError(f"generate: top_p = {self.top_p} is not in (0, 1]")
         if self.seed is not None and self.seed < 0:
-            raise ValueError(f"generate: seed = {self.seed} is negative")
+            raise SettingError(f"generate: seed = {self.seed} is negative")
 
 
 def generate(
@@ -74,7 +74,7 @@ def stream(
     prompt = np.asarray(ids.numpy() if isinstance(ids, Tensor) else ids)
     prompt = _checked_prompt(prompt, model.config.vocab_size)
     if max_new_tokens < 0:
-        raise ValueError(f"generate: max_new_tokens = {max_new_tokens} is negative")
+        raise SettingError(f"generate: max_new_tokens = {max_new_tokens} is negative")
     return _stream(model, prompt, max_new_tokens, options, _ends(eos_token_id))
 
 

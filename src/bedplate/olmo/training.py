@@ -32,7 +32,7 @@ from bedplate.data import (
     load_corpus,
     windows_in_order,
 )
-from bedplate.errors import UserError
+from bedplate.errors import SettingError
 from bedplate.olmo import run_state
 from bedplate.olmo.config import Config
 from bedplate.olmo.curve import write_curve
@@ -54,10 +54,6 @@ EVALUATION_TOKENS = 1 << 16
 RATE_SECONDS = 5.0  # the window over which tokens per second are told
 
 
-class TrainError(UserError, ValueError):
-    """Settings that make no sense together."""
-
-
 @dataclass(frozen=True)
 class TrainSettings:
     """What to train, on what, for how long.
@@ -72,7 +68,7 @@ class TrainSettings:
     resume      go on with the run in `out`, with the model, the data and the seed it has
     overwrite   start anew where `out` holds a run
     seed        of the weights and of the order of the text
-    raises      TrainError for what makes no sense
+    raises      SettingError for what makes no sense
     """
 
     data: Path | None = None
@@ -89,17 +85,19 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             names = ", ".join(PRESETS)
-            raise TrainError(f"train: there is no preset {self.preset!r}; there are {names}")
+            raise SettingError(f"train: there is no preset {self.preset!r}; there are {names}")
         if self.steps is not None and self.minutes is not None:
-            raise TrainError("train: give steps or minutes, not both")
+            raise SettingError("train: give steps or minutes, not both")
         if self.steps is not None and self.steps < 1:
-            raise TrainError(f"train: steps = {self.steps} is not positive")
+            raise SettingError(f"train: steps = {self.steps} is not positive")
         if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise TrainError(f"train: minutes = {self.minutes} is not positive")
+            raise SettingError(f"train: minutes = {self.minutes} is not positive")
         if self.resume and self.overwrite:
-            raise TrainError("train: resume goes on with a run, overwrite throws it away; give one")
+            raise SettingError(
+                "train: resume keeps a run, overwrite throws it away; give one"
+            )
         if self.seed < 0:
-            raise TrainError(f"train: seed = {self.seed} is negative")
+            raise SettingError(f"train: seed = {self.seed} is negative")
 
 
 @dataclass(frozen=True)
@@ -150,14 +148,14 @@ def train(
 
     on_progress   called after each step; if it raises KeyboardInterrupt the run is saved and
                   ends, as it does on Ctrl-C
-    raises        TrainError if `out` holds a run and neither resume nor overwrite is given, or
+    raises        SettingError if `out` holds a run and neither resume nor overwrite is given, or
                   if there is none to resume; CheckpointError if what it holds is damaged
     """
     has_run = (settings.out / run_state.CHECKPOINT / run_state.STATE).exists()
     if settings.resume and not has_run:
-        raise TrainError(f"train: {settings.out} holds no run to resume; leave out --resume")
+        raise SettingError(f"train: {settings.out} holds no run to resume; leave out --resume")
     if has_run and not settings.resume and not settings.overwrite:
-        raise TrainError(
+        raise SettingError(
             f"train: {settings.out} holds a run; give --resume to go on with it, --overwrite to "
             "start anew, or another --out"
         )
@@ -405,7 +403,7 @@ def _config(settings: TrainSettings, codec: TextCodec) -> Config:
     else:
         config = PRESETS[settings.preset].config(vocab_size=codec.vocab_size)
     if config.vocab_size < codec.vocab_size:
-        raise TrainError(
+        raise SettingError(
             f"train: vocab_size = {config.vocab_size} is too small for text of "
             f"{codec.vocab_size} different tokens"
         )

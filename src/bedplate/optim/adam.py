@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from bedplate.dtypes import float64
+from bedplate.errors import SettingError
 from bedplate.optim.optimizer import Optimizer, ParameterGroup
 from bedplate.tensor import Tensor, arange, isfinite, no_grad, where, zeros
 
 
 def _check(name: str, betas: tuple[float, float], eps: float) -> None:
     if not all(0 <= beta < 1 for beta in betas):
-        raise ValueError(f"{name}: betas = {betas} are not both in [0, 1)")
+        raise SettingError(f"{name}: betas = {betas} are not both in [0, 1)")
     if eps < 0:
-        raise ValueError(f"{name}: eps = {eps} is negative")
+        raise SettingError(f"{name}: eps = {eps} is negative")
 
 
 class Adam(Optimizer):
@@ -25,7 +26,7 @@ class Adam(Optimizer):
     weight -= lr / (1 - b1**t) * m / (sqrt(v / (1 - b2**t)) + eps)
 
     source   Kingma and Ba 2015, arXiv:1412.6980
-    raises   ValueError for betas outside [0, 1) and a negative eps
+    raises   SettingError for betas outside [0, 1) and a negative eps
     """
 
     state_names = ("exp_avg", "exp_avg_sq")
@@ -126,7 +127,7 @@ class SkipStepAdamW(AdamW):
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay)
         if window < 2:
-            raise ValueError(f"SkipStepAdamW: window = {window} holds no spread; give 2 or more")
+            raise SettingError(f"SkipStepAdamW: window = {window} holds no spread; give 2 or more")
         self.window, self.sigma = window, sigma
         self.losses = zeros((window,), dtype=float64).realise()
         self.grad_norms = zeros((window,), dtype=float64).realise()
@@ -136,7 +137,7 @@ class SkipStepAdamW(AdamW):
     def step(self, loss: Tensor | None = None, grad_norm: Tensor | None = None) -> None:
         """Update every parameter that has a gradient, unless the step is an outlier."""
         if loss is None or grad_norm is None:
-            raise ValueError("SkipStepAdamW: step needs the step's loss and grad_norm")
+            raise SettingError("SkipStepAdamW: step needs the step's loss and grad_norm")
         with no_grad():
             taken = self._judge(loss.detach().astype(float64), grad_norm.detach().astype(float64))
             before = self.step_count.detach()

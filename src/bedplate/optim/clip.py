@@ -28,7 +28,7 @@ def grad_norm(grads: Iterable[Tensor]) -> Tensor:
         squares = (wide * wide).sum()
         total = squares if total is None else total + squares
     if total is None:
-        raise ValueError("grad_norm: got no gradients\n  call backward() first")
+        raise GradientError("grad_norm: got no gradients\n  call backward() first")
     return total.sqrt() if scale is None else total.sqrt() * scale
 
 

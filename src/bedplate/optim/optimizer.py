@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bedplate.dtypes import float32, float64
-from bedplate.errors import CheckpointError
+from bedplate.errors import CheckpointError, SettingError
 from bedplate.tensor import Tensor, no_grad, tensor, zeros
 
 CHANGEABLE = ("lr", "weight_decay")
@@ -29,7 +29,7 @@ class ParameterGroup(dict[str, Any]):
             new = value if isinstance(value, Tensor) else tensor(float(value), dtype=float64)
             self[key].assign(new.detach().astype(float64))
         elif key in self:
-            raise ValueError(
+            raise SettingError(
                 f"optimizer: {key!r} is fixed once the optimiser is made\n"
                 f"  what may change is {', '.join(CHANGEABLE)}; make a new optimiser for the rest"
             )
@@ -42,7 +42,7 @@ class Optimizer:
 
     params     tensors, (name, tensor) pairs, or groups: tables with "params" and settings that
                differ from the defaults
-    raises     ValueError if there are no parameters, or one comes twice
+    raises     SettingError if there are no parameters, or one comes twice
     """
 
     # names of the state tensors each parameter has, in its master dtype
@@ -56,7 +56,7 @@ class Optimizer:
         self.step_count = zeros((), dtype=float64).realise()
         given = list(params)
         if not given:
-            raise ValueError("optimizer: got no parameters\n  give it model.parameters()")
+            raise SettingError("optimizer: got no parameters\n  give it model.parameters()")
         for group in given if isinstance(given[0], dict) else [{"params": given}]:
             self.add_param_group(group)
 
@@ -64,7 +64,7 @@ class Optimizer:
         """Add parameters that have settings of their own."""
         unknown = group.keys() - self.defaults.keys() - {"params"}
         if unknown:
-            raise ValueError(
+            raise SettingError(
                 f"optimizer: unknown setting {min(unknown)!r}; there are {', '.join(self.defaults)}"
             )
         settings = {**self.defaults, **group}
@@ -80,7 +80,7 @@ class Optimizer:
             item if isinstance(item, tuple) else (f"parameter {len(self.state)}", item)
         )
         if any(parameter is mine for group in self.param_groups for mine in group["params"]):
-            raise ValueError(f"optimizer: {name} is in two groups")
+            raise SettingError(f"optimizer: {name} is in two groups")
         self.names.append(name)
         self.state.append(self._fresh_state(parameter))
         return parameter

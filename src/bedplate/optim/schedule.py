@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from bedplate.errors import SettingError
 from bedplate.optim.optimizer import Optimizer
 
 
@@ -36,7 +37,7 @@ class WarmupCosine:
 
     def __init__(self, warmup_steps: int, total_steps: int, final: float = 0.1) -> None:
         if not 0 <= warmup_steps < total_steps:
-            raise ValueError(
+            raise SettingError(
                 f"WarmupCosine: warmup_steps = {warmup_steps} is not in [0, total_steps = "
                 f"{total_steps})"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from bedplate.errors import SettingError
 from bedplate.optim.optimizer import Optimizer, ParameterGroup
 from bedplate.tensor import Tensor
 
@@ -16,7 +17,7 @@ class SGD(Optimizer):
     (nesterov: weight -= lr * (g + momentum * m))
 
     source   Sutskever et al. 2013, in the form that PyTorch has
-    raises   ValueError for a momentum outside [0, 1), and for nesterov without one
+    raises   SettingError for a momentum outside [0, 1), and for nesterov without one
     """
 
     def __init__(
@@ -28,9 +29,9 @@ class SGD(Optimizer):
         nesterov: bool = False,
     ) -> None:
         if not 0 <= momentum < 1:
-            raise ValueError(f"SGD: momentum = {momentum} is not in [0, 1)")
+            raise SettingError(f"SGD: momentum = {momentum} is not in [0, 1)")
         if nesterov and not momentum:
-            raise ValueError("SGD: nesterov needs a momentum; give one above 0")
+            raise SettingError("SGD: nesterov needs a momentum; give one above 0")
         self.state_names = ("momentum",) if momentum else ()
         defaults = {
             "lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov

@@ -3,6 +3,7 @@
 import pytest
 
 from bedplate.data import load_corpus, standard_library, text_files
+from bedplate.errors import DataError
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_the_end_of_a_single_file_is_held_out(tmp_path):
 
 
 def test_nothing_to_read(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no text files at"):
+    with pytest.raises(DataError, match="no text files at"):
         load_corpus(tmp_path)
 
 

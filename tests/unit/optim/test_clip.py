@@ -73,5 +73,5 @@ def test_without_reading_they_stay_as_they_are():
 
 
 def test_no_gradients():
-    with pytest.raises(ValueError, match="got no gradients"):
+    with pytest.raises(GradientError, match="got no gradients"):
         grad_norm([])
