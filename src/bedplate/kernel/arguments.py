@@ -71,21 +71,20 @@ class Convention:
         hidden  ctypes types of arguments after the kernel's own
         """
         if not self.callable:
-            return self.no_vectors
+            return None
         arguments = [ctype_of(type_) for type_ in self.types]
         return ctypes.CFUNCTYPE(ctype_of(self.result), *arguments, *hidden)(address)
-
-    def no_vectors(self, *words: Any) -> Any:
-        raise KernelError(
-            f"kernel {self.name}: Python cannot pass vectors\n"
-            "  legal: call(kernel, ...) from another kernel"
-        )
 
     def convert(self, args: tuple[Any, ...]) -> list[Any]:
         """The arguments as words that ctypes takes; the caller keeps the arrays alive.
 
         raises KernelError naming the parameter that does not fit
         """
+        if not self.callable:
+            raise KernelError(
+                f"kernel {self.name}: Python cannot pass vectors\n  at {line_of(user_site())}\n"
+                "  legal: call(kernel, ...) from another kernel"
+            )
         if len(args) != len(self.types):
             wanted = ", ".join(f"{n}: {t}" for n, t in zip(self.names, self.types, strict=True))
             raise KernelError(

@@ -68,17 +68,18 @@ class Kernel:
         if outer is not None and outer.code is self.function.__code__:
             raise KernelError(f"kernel {self.name}: a kernel cannot call itself")
         tracer = Tracer(self.name, self.function.__code__, self._result)
-        values = [tracer.parameter(name, type_) for name, type_ in self._types.items()]
+        values = {name: tracer.parameter(name, type_) for name, type_ in self._types.items()}
         context.state.tracer = tracer
         try:
-            returned = self.function(*values)
+            returned = self.function(**values)
         except NameError as error:
             raise self._undefined(error) from error
         finally:
             context.state.tracer = outer
         if isinstance(returned, Value):
             raise KernelError(
-                f"kernel {self.name}: return gives a value at trace time\n  legal: give_back(value)"
+                f"kernel {self.name}: return gives a value at trace time\n"
+                f"  at {line_of(self._site)}\n  legal: give_back(value)"
             )
         return tracer.finish()
 
@@ -162,11 +163,20 @@ def _signature(
     where = line_of(kernel._site)
     for name, parameter in inspect.signature(function).parameters.items():
         annotation = _evaluate(parameter.annotation, function, names)
+        absent = annotation is inspect.Parameter.empty
+        if absent and parameter.default is not inspect.Parameter.empty:
+            continue  # a Python constant of the trace
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise KernelError(
+                f"kernel {kernel.name}: a variable number of parameters\n  at {where}\n"
+                "  legal: one parameter each; a factory that makes a kernel for each number"
+            )
         if not isinstance(annotation, Type):
-            shown = "no annotation" if annotation is inspect.Parameter.empty else repr(annotation)
+            shown = "no annotation" if absent else repr(annotation)
             raise KernelError(
                 f"kernel {kernel.name}: parameter {name} has {shown}\n  at {where}\n"
-                f"  legal: {name}: i64, {name}: f32, {name}: ptr(f32), {name}: vec(f32, 16) ..."
+                f"  legal: {name}: i64, {name}: f32, {name}: ptr(f32), {name}: vec(f32, 16) ..., "
+                f"or {name}=VALUE for a Python constant"
             )
         types[name] = annotation
     result = function.__annotations__.get("return")
