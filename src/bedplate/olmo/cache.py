@@ -17,7 +17,7 @@ import numpy as np
 from bedplate.errors import ShapeError
 from bedplate.nn.attention import attention, masked_attention
 from bedplate.olmo.config import Config
-from bedplate.tensor import Tensor, concat, take, tensor, where, zeros
+from bedplate.tensor import Tensor, arange, concat, take, tensor, where, zeros
 
 GROWTH = 256  # slots by which a cache grows: each size is captured anew, and all are read
 
@@ -101,7 +101,7 @@ def decode_layer(
     returns       (B, H, 1, d), and the slots with the new position in
     """
     n_slots = keys.shape[2]
-    slots = tensor(np.arange(n_slots))
+    slots = arange(n_slots)
     here = (slots == position % n_slots).reshape((n_slots, 1))
     keys, values = where(here, k, keys), where(here, v, values)
     in_use = slots <= position  # all of them once the last slot was filled

@@ -160,7 +160,7 @@ class _Decoder:
                 x = self._model.hidden(prompt[:, first : first + PREFILL_PIECE], self._cache)
                 self._cache.realise()
             last = x[:, -1:] if x is not None else x  # (B, 1, D)
-            return _last_logits(self._model.lm_head(last))
+            return _last(self._model.lm_head(last)).numpy()
 
     def push(self, chosen: np.ndarray) -> None:
         """Pass one token a row through the model."""
@@ -175,11 +175,12 @@ class _Decoder:
             for index, layer in enumerate(cache.layers):
                 layer.keys, layer.values = slots[2 * index], slots[2 * index + 1]
             cache.end(1)
-            self.logits = _last_logits(logits)
+            self.logits = logits.numpy()
 
 
-def _last_logits(logits: Tensor) -> np.ndarray:
-    return logits[:, -1].astype(float32).numpy()  # (B, V)
+def _last(logits: Tensor) -> Tensor:
+    """(B, T, V) -> (B, V) float32"""
+    return logits[:, -1].astype(float32)
 
 
 def _captured_step(model: Olmo3) -> Callable[..., Any]:
@@ -193,7 +194,7 @@ def _captured_step(model: Olmo3) -> Callable[..., Any]:
 
 
 def _step(model: Any, ids: Tensor, position: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
-    """One token a row through all layers: (logits, keys and values by layer).
+    """One token a row through all layers: logits (B, V), then keys and values by layer.
 
     ids        (B, 1)
     position   () int64
@@ -211,7 +212,7 @@ def _step(model: Any, ids: Tensor, position: Tensor, *inputs: Tensor) -> tuple[T
         held = slots[2 * index], slots[2 * index + 1]
         x, keys, values = _layer_step(layer, x, tables[kind], held, position)
         new_slots += [keys, values]
-    return model.lm_head(model.model.norm(x)), *new_slots
+    return _last(model.lm_head(model.model.norm(x))), *new_slots
 
 
 def _layer_step(
