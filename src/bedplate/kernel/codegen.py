@@ -15,10 +15,11 @@ from typing import Any
 
 from bedplate.errors import InternalError, KernelError
 from bedplate.kernel.llvm import binding
+from bedplate.kernel.repairs import may_need_repair, repair
 from bedplate.kernel.target import Target, find_target
 
 # Part of the disk cache's key: change it whenever the passes or the code generator's options do.
-PIPELINE = "passes 1, opt 2"
+PIPELINE = "passes 1, opt 2, repairs 1"
 
 # Tracing, compiling and linking happen under one lock: LLVM is used by one thread at a time, and
 # each kernel is compiled once, whoever asks first. Held around fork so that a child finds it free.
@@ -55,6 +56,11 @@ def optimise(text: str, target: Target) -> Any:
         raise InternalError(f"LLVM does not accept a lowered kernel: {error}") from error
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     _passes(text).run(module, llvm.create_pass_builder(machine, options))
+    if may_need_repair(text):
+        optimised = str(module)
+        repaired = repair(optimised)
+        if repaired != optimised:
+            return llvm.parse_assembly(repaired)
     return module
 
 

@@ -187,3 +187,17 @@ def test_bytes_of_masks_are_zero_or_one() -> None:
         how(x, mask, y)
         assert mask.view(np.uint8).tolist() == [0] * 4 + [1] * 12
         assert y.tolist() == [0, 0, 0, *range(3, 15), 0]
+
+
+@pytest.mark.parametrize("lane", [0, 5])
+@pytest.mark.parametrize("type_", [i8, u16, bf16, f16, i32], ids=str)
+def test_constant_masks_write_no_more_than_their_lanes(type_: Any, lane: int) -> None:
+    @kernel
+    def run(x: ptr(f64), y: ptr(type_)):
+        bits = cast(load(x, 8), i64) if type_ is i32 else cast(load(x, 8), f32)
+        mask = tail_mask(lane + 1, 8) & ~tail_mask(lane, 8)
+        store(y, cast(bits, type_), mask)
+
+    x, y = np.full(8, 3.0), np.full(8, 7).astype(numpy_dtype(type_))
+    run(x, y)
+    assert y.astype(int).tolist() == [3 if i == lane else 7 for i in range(8)]
