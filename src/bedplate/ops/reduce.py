@@ -73,6 +73,8 @@ def _samples(*more: Sample) -> tuple[Sample, ...]:
         floats((37,), axes=(0,)),
         floats((0, 3), axes=(1,)),
         floats((), axes=()),
+        floats((3, 4, 1), axes=(0, 2)),
+        floats((3, 1, 4), axes=(0, 2)),
         *more,
     )
 

@@ -1,7 +1,7 @@
 """reductions: bring reductions to the forms that kernels have.
 
-Needs explicit broadcasting; leaves reductions over neighbouring axes (sizes of 1 do not
-count), and argmax and argmin over the last axis only. A reduction over nothing but axes of
+Needs explicit broadcasting; leaves reductions over neighbouring axes, none of size 1 at
+an end, and argmax and argmin over the last axis only. A reduction over nothing but axes of
 size 1 becomes a cast; one over several runs of axes becomes one after the other, the later
 axes first, with the accumulator's dtype between.
 """
@@ -30,7 +30,7 @@ def _lowered(node: Node) -> Node:
     if is_arg(node):
         return _arg_last(node, axes)
     runs = _runs(axes, shape)
-    if len(runs) == 1:
+    if runs == [node.attributes["axes"]]:
         return node
     return _in_turn(node, runs)
 
