@@ -75,7 +75,7 @@ def matmul_reference(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.nda
 
 
 def matmul_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Value, Value]:
-    """a: grad_out @ b^T; b: a^T @ grad_out; each summed over the batch sizes it was repeated for."""
+    """a: grad_out @ b^T; b: a^T @ grad_out; each summed over the batch it was repeated for."""
     a, b = inputs
     grad_a = sum_to(_product(grad_out, matrix_transpose(b)), a.shape)
     if len(b.shape) == 2 and len(a.shape) > 2:

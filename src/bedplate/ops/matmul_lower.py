@@ -15,14 +15,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from bedplate.devices.cpu.workers import n_workers
 from bedplate.kernel import Kernel
+from bedplate.memory.classes import ALIGNMENT
 from bedplate.ops import matmul_pack, matmul_skinny, matmul_tiled
 from bedplate.ops.matmul_problem import Problem, make_problem
 from bedplate.ops.matmul_tiled import Variant
-from bedplate.ops.matmul_tiles import Tiles, accumulator, element, tiles
+from bedplate.ops.matmul_tiles import accumulator, element, tiles
 
 # A packed copy of a is made for at most this much at a time, so that it needs no second a.
 PACKED_BYTES = 64 << 20
@@ -34,16 +36,11 @@ SMALL = 200**3
 # A packed copy of a pays if it is read for more panels of b than this: 4096 x 512 x 512 makes
 # 249 GFLOP/s without and 228 with it, 2048 x 2048 x 2048 220 without and 240 with it.
 PANELS = 16
+# Rows of b that lie closer than this need no packing: their panels fit the second cache and
+# the pages that the processor remembers.
+CLOSE_BYTES = 512
 
 _kernels: dict[Any, Kernel] = {}
-
-
-def kernel_for(key: Any, make: Callable[[], Kernel]) -> Kernel:
-    """The kernel of a variant and an epilogue, made once."""
-    found = _kernels.get(key)
-    if found is None:
-        found = _kernels.setdefault(key, make())
-    return found
 
 
 def lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None) -> None:
@@ -54,11 +51,11 @@ def lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = No
     if not problem.n_products * problem.rows * problem.columns:
         return
     if problem.columns == 1 and problem.rows > 1 and is_readable(problem.swapped()):
-        _lower_skinny(builder, problem, problem.swapped(), b, a, out, epilogue)
+        _Product(builder, b, a, out, epilogue, problem, problem.swapped()).lower_skinny()
     elif problem.rows <= matmul_skinny.MAX_ROWS and is_readable(problem):
-        _lower_skinny(builder, problem, problem, a, b, out, epilogue)
+        _Product(builder, a, b, out, epilogue, problem, problem).lower_skinny()
     else:
-        _lower_tiled(builder, problem, a, b, out, epilogue)
+        _Product(builder, a, b, out, epilogue, problem, problem).lower_tiled()
 
 
 def is_readable(problem: Problem) -> bool:
@@ -66,192 +63,202 @@ def is_readable(problem: Problem) -> bool:
     return 1 in (problem.b_k, problem.b_column) or 1 in (problem.columns, problem.depth)
 
 
-def _lower_skinny(
-    builder: Any, whole: Problem, problem: Problem, a: Any, b: Any, out: Any, epilogue: Any
-) -> None:
-    """Enter the launch for `problem`, which is `whole` or `whole` with a and b exchanged."""
-    accumulate = accumulator(a.dtype)
-    cut = tiles(accumulate)
-    a_type, b_type, out_type = (element(view.dtype) for view in (a, b, out))
-    across = problem.b_column == 1 or problem.columns == 1
-    copy_a = a_type is not accumulate
-    variant = Variant(
-        a_type, b_type, accumulate, out_type, False, "across" if across else "along",
-        len(problem.batch), whole.is_split and epilogue is not None, True, copy_a, True,
-        problem is not whole,
-    )  # fmt: skip
-    size = accumulate.itemsize
-    unit = matmul_skinny.VECTORS * cut.lanes
-    most = matmul_skinny.block_columns(problem.rows, cut.lanes, size)
-    n_units = -(-problem.columns // unit)
-    share = -(-problem.columns * problem.n_products // (ITEMS_PER_WORKER * n_workers()))
-    blocks = min(-(-problem.columns // max(min(most, share), unit)), n_units)
-    deep = -(-problem.depth // cut.lanes) * cut.lanes if copy_a else 0
-    width = -(-n_units // blocks) * unit
-    scratch_bytes = -(-problem.rows * (width + deep) * size // 64) * 64
-    scratch = builder.scratch(scratch_bytes)
-    words = [
-        a, b, out, out, scratch, scratch_bytes, problem.rows, problem.columns, problem.depth,
-        problem.a_row, problem.a_k, problem.b_k, problem.b_column, 1, blocks, 0, 0, whole.rows,
-        whole.one_rows, *(word for dimension in problem.batch for word in dimension),
-    ]  # fmt: skip
-    emit = None if epilogue is None else epilogue.emit
-    builder.launch(
-        kernel_for(
-            (variant, None if epilogue is None else epilogue.key),
-            lambda: matmul_skinny.make_kernel(variant, cut, emit),
-        ),
-        words + ([] if epilogue is None else list(epilogue.words)),
-        problem.n_products * blocks,
-        reads=[a.buffer, b.buffer], writes=[out.buffer, scratch], flops=problem.flops,
-        nbytes=problem.nbytes(a_type.itemsize, b_type.itemsize, out_type.itemsize),
-        name="matmul_skinny",
-    )  # fmt: skip
-
-
-def _lower_tiled(
-    builder: Any, problem: Problem, a: Any, b: Any, out: Any, epilogue: Any
-) -> None:
-    accumulate = accumulator(a.dtype)
-    cut = tiles(accumulate)
-    if problem.columns <= cut.lanes:
-        cut = dataclasses.replace(cut, vectors=1)
-    a_type, b_type, out_type = (element(view.dtype) for view in (a, b, out))
-    pack_a = a_type is not accumulate or _is_worth_packing_a(problem, cut)
-    layout = _layout_of_b(problem, accumulate.itemsize, b_type is accumulate)
-    variant = Variant(
-        a_type, b_type, accumulate, out_type, pack_a, layout, len(problem.batch),
-        problem.is_split and epilogue is not None, epilogue is not None or out_type is not accumulate,
-    )  # fmt: skip
-    for first_batch, n_batches, first_row, rows in _chunks(problem, cut, pack_a):
-        _Chunk(problem, cut, variant, first_batch, n_batches, first_row, rows).launch(
-            builder, a, b, out, epilogue
-        )
-
-
-def _is_worth_packing_a(problem: Problem, cut: Tiles) -> bool:
-    """Whether a is read often enough to be copied first."""
-    size = problem.rows * problem.depth * problem.columns
-    return size > SMALL and problem.columns > PANELS * cut.columns
-
-
-def _layout_of_b(problem: Problem, accumulate_size: int, same_type: bool) -> str:
-    """How b is read: "direct", or the layout that it is packed from."""
-    is_small = problem.rows * problem.depth * problem.columns <= SMALL
-    is_close = problem.b_k * accumulate_size <= 512
-    if same_type and problem.b_column == 1 and (is_small or is_close):
-        return "direct"
-    return matmul_pack.layout(problem.b_column, problem.b_k)
-
-
-def _chunks(problem: Problem, cut: Tiles, pack_a: bool) -> list[tuple[int, int, int, int]]:
-    """(first product, products, first row, rows) of what is done at a time."""
-    if not pack_a:
-        return [(0, problem.n_products, 0, problem.rows)]
-    row_bytes = 8 * max(problem.depth, 1)
-    rows = max(PACKED_BYTES // row_bytes // cut.rows, 1) * cut.rows
-    if rows >= problem.rows:
-        each = max(rows // problem.rows, 1)
-        return [
-            (first, min(each, problem.n_products - first), 0, problem.rows)
-            for first in range(0, problem.n_products, each)
-        ]
-    return [
-        (product, 1, first, min(rows, problem.rows - first))
-        for product in range(problem.n_products)
-        for first in range(0, problem.rows, rows)
-    ]
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Chunk:
-    """A part of the problem: some products, or some rows of one."""
+class _Part:
+    """What one launch computes: some products, or some rows of one."""
 
-    problem: Problem
-    cut: Tiles
-    variant: Variant
     first_batch: int
     n_batches: int
     first_row: int
     rows: int
 
-    def launch(self, builder: Any, a: Any, b: Any, out: Any, epilogue: Any) -> None:
-        problem, cut, variant = self.problem, self.cut, self.variant
-        reads = [b.buffer]
-        if variant.a_packed:
-            source: Any = self._pack(builder, a)
-            reads.append(source)
-        else:
-            source = moved(a, self.first_row * problem.a_row)
-            reads.append(a.buffer)
-        place = moved(
-            out, (self.first_batch * problem.rows + self.first_row) * problem.columns
-        )
-        partial, writes = place, [out.buffer]
-        if problem.depth > cut.depth and variant.out is not variant.accumulate:
-            size = self.n_batches * self.rows * problem.columns * variant.accumulate.itemsize
-            partial = builder.temp(size)
-            writes.append(partial)
-        row_blocks, column_blocks = self._grid()
-        scratch_bytes = cut.panels * cut.depth * cut.columns * variant.accumulate.itemsize
-        scratch = builder.scratch(scratch_bytes)
-        words = [
-            source, b, place, partial, scratch, scratch_bytes, self.rows, problem.columns,
-            problem.depth, problem.a_row, problem.a_k, problem.b_k, problem.b_column, row_blocks,
-            column_blocks, self.first_batch, self.first_row, problem.rows, problem.one_rows,
-            *(word for dimension in problem.batch for word in dimension),
-        ]  # fmt: skip
-        key = (variant, cut, None if epilogue is None else epilogue.key)
-        emit = None if epilogue is None else epilogue.emit
-        share = self.n_batches * self.rows / (problem.n_products * problem.rows)
-        builder.launch(
-            kernel_for(key, lambda: matmul_tiled.make_kernel(variant, cut, emit)),
-            words + ([] if epilogue is None else list(epilogue.words)),
-            self.n_batches * row_blocks * column_blocks,
-            reads=reads, writes=[*writes, scratch], flops=problem.flops * share,
-            nbytes=share * problem.nbytes(*(t.itemsize for t in (variant.a, variant.b, variant.out))),
-            name="matmul",
+
+class _Product:
+    """One product on its way into a builder.
+
+    whole     the problem as asked for
+    problem   the same, or with a and b exchanged (then they are exchanged here too)
+    """
+
+    def __init__(
+        self, builder: Any, a: Any, b: Any, out: Any, epilogue: Any, whole: Problem,
+        problem: Problem,
+    ) -> None:  # fmt: skip
+        self.builder, self.a, self.b, self.out = builder, a, b, out
+        self.epilogue, self.whole, self.problem = epilogue, whole, problem
+        self.accumulate = accumulator(a.dtype)
+        self.types = tuple(element(view.dtype) for view in (a, b, out))
+        cut = tiles(self.accumulate)
+        self.cut = dataclasses.replace(cut, vectors=1) if problem.columns <= cut.lanes else cut
+
+    def lower_skinny(self) -> None:
+        problem, size = self.problem, self.accumulate.itemsize
+        self.cut = tiles(self.accumulate)
+        lanes = self.cut.lanes
+        across = problem.b_column == 1 or problem.columns == 1
+        copy_a = self.types[0] is not self.accumulate
+        variant = self._variant(False, "across" if across else "along", copy_a=copy_a)
+        unit = matmul_skinny.VECTORS * lanes
+        n_units = ceil_divide(problem.columns, unit)
+        most = matmul_skinny.block_columns(problem.rows, lanes, size)
+        share = problem.columns * problem.n_products // (ITEMS_PER_WORKER * n_workers())
+        blocks = min(ceil_divide(problem.columns, max(min(most, share), unit)), n_units)
+        deep = ceil_divide(problem.depth, lanes) * lanes if copy_a else 0
+        width = ceil_divide(n_units, blocks) * unit
+        part = _Part(0, problem.n_products, 0, problem.rows)
+        self._enter(
+            matmul_skinny, variant, part, self.a, self.out, (1, blocks),
+            problem.rows * (width + deep) * size, [self.out.buffer],
         )  # fmt: skip
 
-    def _pack(self, builder: Any, a: Any) -> Any:
-        """Enter the launch that packs the rows of a; gives the packed copy."""
-        problem, cut, variant = self.problem, self.cut, self.variant
-        deep = -(-problem.depth // cut.lanes) * cut.lanes
-        n_tiles = -(-self.rows // cut.rows)
-        size = self.n_batches * n_tiles * cut.rows * deep * variant.accumulate.itemsize
-        packed = builder.temp(size)
-        kind = matmul_pack.layout(problem.a_row, problem.a_k)
-        kernel = matmul_pack.pack_kernel(
-            kind, variant.a, variant.accumulate, cut.rows, cut.lanes, variant.rank
-        )
+    def lower_tiled(self) -> None:
+        problem, cut, size = self.problem, self.cut, self.accumulate.itemsize
+        variant = self._variant(self._is_worth_packing_a(), self._layout_of_b())
+        for part in self._parts(variant.a_packed):
+            source = self._pack(variant, part) if variant.a_packed else self.a
+            if not variant.a_packed:
+                source = moved(self.a, part.first_row * problem.a_row)
+            first = (part.first_batch * problem.rows + part.first_row) * problem.columns
+            partial, writes = moved(self.out, first), [self.out.buffer]
+            if problem.depth > cut.depth and variant.out is not self.accumulate:
+                # between depth blocks the sums rest unrounded
+                partial = self.builder.temp(part.n_batches * part.rows * problem.columns * size)
+                writes.append(partial)
+            scratch_bytes = cut.panels * cut.depth * cut.columns * size
+            grid = self._grid(part, variant)
+            self._enter(matmul_tiled, variant, part, source, partial, grid, scratch_bytes, writes)
+
+    def _variant(self, a_packed: bool, layout: str, copy_a: bool = False) -> Variant:
+        a, b, out = self.types
+        has_epilogue = self.epilogue is not None
+        return Variant(
+            a, b, self.accumulate, out, a_packed, layout, len(self.problem.batch),
+            self.whole.is_split and has_epilogue, has_epilogue or out is not self.accumulate,
+            copy_a, self.problem is not self.whole,
+        )  # fmt: skip
+
+    def _enter(
+        self, kernels: ModuleType, variant: Variant, part: _Part, source: Any, partial: Any,
+        grid: tuple[int, int], scratch_bytes: int, writes: list[Any],
+    ) -> None:  # fmt: skip
+        """Enter the launch of one part.
+
+        kernels        the module whose kernel it is
+        source         a, or its packed copy
+        partial        where sums rest between depth blocks
+        grid           blocks of rows and of columns of each product
+        scratch_bytes  for each worker
+        """
+        problem, whole, epilogue = self.problem, self.whole, self.epilogue
+        scratch_bytes = ceil_divide(scratch_bytes, ALIGNMENT) * ALIGNMENT
+        scratch = self.builder.scratch(scratch_bytes)
+        first = (part.first_batch * problem.rows + part.first_row) * problem.columns
         words = [
-            a, packed, self.rows, problem.depth, problem.a_row, problem.a_k, n_tiles,
-            cut.rows * deep, self.first_row, self.first_batch,
+            source, self.b, moved(self.out, first), partial, scratch, scratch_bytes, part.rows,
+            problem.columns, problem.depth, problem.a_row, problem.a_k, problem.b_k,
+            problem.b_column, *grid, part.first_batch, part.first_row, whole.rows,
+            whole.one_rows, *(word for dimension in problem.batch for word in dimension),
+        ]  # fmt: skip
+        sizes = [type_.itemsize for type_ in self.types]
+        share = part.n_batches * part.rows / (problem.n_products * problem.rows)
+        self.builder.launch(
+            self._kernel(kernels, variant),
+            words + ([] if epilogue is None else list(epilogue.words)),
+            part.n_batches * grid[0] * grid[1],
+            reads=[getattr(source, "buffer", source), self.b.buffer], writes=[*writes, scratch],
+            flops=problem.flops * share, nbytes=problem.nbytes(*sizes) * share, name="matmul",
+        )  # fmt: skip
+
+    def _kernel(self, kernels: ModuleType, variant: Variant) -> Kernel:
+        """The kernel of a variant and an epilogue, made once."""
+        cut, epilogue = self.cut, self.epilogue
+        key = (kernels.__name__, variant, cut, None if epilogue is None else epilogue.key)
+        found = _kernels.get(key)
+        if found is None:
+            make: Callable[..., Kernel] = kernels.make_kernel
+            emit = None if epilogue is None else epilogue.emit
+            found = _kernels.setdefault(key, make(variant, cut, emit))
+        return found
+
+    def _is_worth_packing_a(self) -> bool:
+        """Whether a must be widened, or is read often enough to be copied first."""
+        problem = self.problem
+        is_large = problem.rows * problem.depth * problem.columns > SMALL
+        is_reread = problem.columns > PANELS * self.cut.columns
+        return self.types[0] is not self.accumulate or (is_large and is_reread)
+
+    def _layout_of_b(self) -> str:
+        """How b is read: "direct", or the layout that it is packed from."""
+        problem = self.problem
+        is_small = problem.rows * problem.depth * problem.columns <= SMALL
+        is_close = problem.b_k * self.accumulate.itemsize <= CLOSE_BYTES
+        is_whole = self.types[1] is self.accumulate and problem.b_column == 1
+        if is_whole and (is_small or is_close):
+            return "direct"
+        return matmul_pack.layout(problem.b_column, problem.b_k)
+
+    def _parts(self, a_packed: bool) -> list[_Part]:
+        """What is done at a time: as much as may be packed at once."""
+        problem, cut = self.problem, self.cut
+        if not a_packed:
+            return [_Part(0, problem.n_products, 0, problem.rows)]
+        row_bytes = self.accumulate.itemsize * max(problem.depth, 1)
+        rows = max(PACKED_BYTES // row_bytes // cut.rows, 1) * cut.rows
+        if rows >= problem.rows:
+            each = max(rows // problem.rows, 1)
+            return [
+                _Part(first, min(each, problem.n_products - first), 0, problem.rows)
+                for first in range(0, problem.n_products, each)
+            ]
+        return [
+            _Part(product, 1, first, min(rows, problem.rows - first))
+            for product in range(problem.n_products)
+            for first in range(0, problem.rows, rows)
+        ]
+
+    def _pack(self, variant: Variant, part: _Part) -> Any:
+        """Enter the launch that packs rows of a; gives the packed copy."""
+        problem, cut = self.problem, self.cut
+        deep = ceil_divide(problem.depth, cut.lanes) * cut.lanes
+        n_tiles = ceil_divide(part.rows, cut.rows)
+        size = part.n_batches * n_tiles * cut.rows * deep * self.accumulate.itemsize
+        packed = self.builder.temp(size)
+        kind = matmul_pack.layout(problem.a_row, problem.a_k)
+        words = [
+            self.a, packed, part.rows, problem.depth, problem.a_row, problem.a_k, n_tiles,
+            cut.rows * deep, part.first_row, part.first_batch,
             *(word for size, stride, _ in problem.batch for word in (size, stride)),
         ]  # fmt: skip
-        n_elements = self.n_batches * self.rows * problem.depth
-        builder.launch(
-            kernel, words, matmul_pack.n_pack_items(n_tiles, self.n_batches), reads=[a.buffer],
-            writes=[packed],
-            nbytes=size + n_elements * variant.a.itemsize, name="matmul_pack",
+        read_bytes = part.n_batches * part.rows * problem.depth * variant.a.itemsize
+        self.builder.launch(
+            matmul_pack.pack_kernel(
+                kind, variant.a, self.accumulate, cut.rows, cut.lanes, variant.rank
+            ),
+            words, matmul_pack.n_pack_items(n_tiles, part.n_batches), reads=[self.a.buffer],
+            writes=[packed], nbytes=size + read_bytes, name="matmul_pack",
         )  # fmt: skip
         return packed
 
-    def _grid(self) -> tuple[int, int]:
+    def _grid(self, part: _Part, variant: Variant) -> tuple[int, int]:
         """Into how many blocks of rows and of columns each product is cut."""
         problem, cut = self.problem, self.cut
-        n_tiles = -(-self.rows // cut.rows)
-        n_panels = -(-problem.columns // cut.columns)
-        flops = 2.0 * self.rows * problem.columns * max(problem.depth, 1)
-        wanted = min(ITEMS_PER_WORKER * n_workers() / self.n_batches, flops / ITEM_FLOPS)
+        n_tiles = ceil_divide(part.rows, cut.rows)
+        n_panels = ceil_divide(problem.columns, cut.columns)
+        flops = 2.0 * part.rows * problem.columns * max(problem.depth, 1)
+        wanted = min(ITEMS_PER_WORKER * n_workers() / part.n_batches, flops / ITEM_FLOPS)
         # Cutting columns costs little; each block of rows packs b again, or reads it at least.
-        # What that leaves undivided may be cut as far as it goes, if it is much.
+        # What that leaves undivided may be cut as far as it goes.
         columns = min(max(math.ceil(wanted), 1), max(n_panels // 4, 1))
-        tiles_of_block = 2 if self.variant.b_layout == "direct" else 8
+        tiles_of_block = 2 if variant.b_layout == "direct" else 8
         rows = min(max(math.ceil(wanted / columns), 1), max(n_tiles // tiles_of_block, 1))
         if rows * columns < n_workers():
             columns = max(min(math.ceil(wanted / rows), n_panels), 1)
         return rows, columns
+
+
+def ceil_divide(a: int, b: int) -> int:
+    """a / b, rounded up."""
+    return -(-a // b)
 
 
 def moved(view: Any, elements: int) -> Any:

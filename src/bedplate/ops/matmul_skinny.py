@@ -15,7 +15,7 @@ The plain loop nest; `sums` has one row of accumulators for each i, in the first
             for k in depth by lanes:
                 square = transpose(b[k : k + lanes, j : j + lanes])      in registers
                 for i in rows:
-                    sums[i, j] += a[i, k] * square[0] + ... + a[i, k + lanes - 1] * square[lanes - 1]
+                    sums[i, j] += a[i, k] * square[0] + ... + a[i, k + lanes - 1] * square[-1]
 
 Packing would read b once more and write it; here it is the only traffic that counts. In both
 orders each output is one chain over k = 0, 1, 2 ..., as in matmul_tiled.py, so a row has the

@@ -92,7 +92,6 @@ class Variant:
     split_rows: bool
     finish: bool
     copy_a: bool = False
-    skinny: bool = False
     swapped: bool = False
 
 
@@ -143,9 +142,8 @@ def make_kernel(variant: Variant, tiles: Tiles, emit: Callable[..., Any] | None)
     return matmul
 
 
-def open_item(
-    variant: Variant, tiles: Tiles, args: Value, batch: Value, worker: Value
-) -> Item:
+def open_item(variant: Variant, tiles: Tiles, args: Value, batch: Value, worker: Value) -> Item:
+    """Read the words of the task; pointers lead to the item's product."""
     rows, columns, depth = (word_int(args, w) for w in (ROWS, COLUMNS, DEPTH))
     whole_batch = batch + word_int(args, FIRST_BATCH)
     a = word_pointer(args, A, variant.accumulate if variant.a_packed else variant.a)
