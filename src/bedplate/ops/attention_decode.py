@@ -83,7 +83,7 @@ from bedplate.ops.attention_forward import (
     Q,
     V,
 )
-from bedplate.ops.attention_tiles import INFINITY, KEYS, Geometry, TileRows, store_row
+from bedplate.ops.attention_tiles import INFINITY, KEYS, Geometry, TileRows
 
 LINE = 64
 # Above so many queries a head the tiled kernel is faster: it spends 32 lanes on any number.
@@ -315,7 +315,7 @@ def _finish(g: Geometry, args: Value, item: Item, rows: Rows, row: Value) -> Non
     for v in range(vectors_of_head(g)):
         place = rows.outputs + (row * vectors_of_head(g) + v) * g.lanes
         value = load(place, g.lanes) * inverse
-        store_row(g, out + v * g.lanes, value, _head_mask(g, v))
+        store(out + v * g.lanes, cast(value, g.element), _head_mask(g, v))
     lse = maths.log(total) + load(rows.greatest + row) * math.log(2.0)
     flat = (item.batch * word_int(args, N_HEADS) + head) * word_int(args, N_QUERIES) + query
     lse_place = word_pointer(args, LSE, g.accumulator) + flat

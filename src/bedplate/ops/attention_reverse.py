@@ -61,7 +61,6 @@ from bedplate.ops.attention_tiles import (
     query_vectors,
     scores,
     span,
-    store_row,
     store_transposed,
     tile_rows,
 )
@@ -222,7 +221,7 @@ def narrow_rows(g: Geometry, source: Value, to: Value, count: Value) -> None:
 
         def chunk(d: Value, mask: Value | None, start: Value = start) -> None:
             value = load(source + start + d, g.lanes, mask)
-            store_row(g, to + start + d, value, mask)
+            store(to + start + d, cast(value, g.element), mask)
 
         head_chunks(g, chunk)
 

@@ -24,7 +24,6 @@ from bedplate.kernel import (
     Value,
     cast,
     constant,
-    extract,
     f32,
     f64,
     fma,
@@ -121,19 +120,6 @@ def head_chunks(g: Geometry, body: Callable[[Any, Any], None]) -> None:
         body(whole, tail_mask(left, g.lanes))
 
 
-def store_row(g: Geometry, place: Value, value: Value, mask: Any) -> None:
-    """Store part of a head in the element's type.
-
-    A tail of one lane is stored as a number: LLVM 22 makes of a 16-bit store with a constant
-    mask of one lane a store of 32 bits.
-    """
-    narrow = cast(value, g.element)
-    if mask is not None and g.head_dim % g.lanes == 1:
-        store(place, extract(narrow, 0))
-    else:
-        store(place, narrow, mask)
-
-
 def pack_transposed(
     g: Geometry, source: Value, stride: Value, first: Value, count: Value, scale: Value, to: Value
 ) -> None:
@@ -181,7 +167,7 @@ def store_transposed(
             for r, row in enumerate(transpose(columns)):
                 query = first + half + r
                 with when(query < count):
-                    store_row(g, to + query * stride + d, row, mask)
+                    store(to + query * stride + d, cast(row, g.element), mask)
 
     head_chunks(g, chunk)
 
