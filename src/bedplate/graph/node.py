@@ -48,10 +48,10 @@ class Node:
         site: Any = None,
     ) -> None:
         self.op = op
-        self.inputs = inputs
+        self.inputs: tuple[Node, ...] = inputs
         self.attributes = attributes
         self.shape = shape
-        self.dtype = dtype
+        self.dtype: Any = dtype
         self.device = device
         self.block = block
         self.site = site

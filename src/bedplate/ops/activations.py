@@ -29,8 +29,8 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def relu_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
-    """1 above 0, else 0"""
-    return (where(greater(inputs[0], 0), grad_out, number(grad_out, 0.0)),)
+    """1 above 0, else 0; told by the output, so that the input need not be kept"""
+    return (where(greater(output, 0), grad_out, number(grad_out, 0.0)),)
 
 
 @unary(

@@ -11,7 +11,7 @@ from bedplate.dtypes import ALL, DType, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.arithmetic import add, multiply
-from bedplate.ops.build import Value, as_values, normalised_axis
+from bedplate.ops.build import Value, as_values, is_number, normalised_axis, number
 from bedplate.ops.convert import checked_index
 from bedplate.ops.creation import index_along
 from bedplate.ops.record import Op, apply, register
@@ -62,7 +62,7 @@ TAKE = register(
 def take(x: Value, indices: Value, axis: int = 0) -> Value:
     """Choose slices by index along an axis.
 
-    indices  integers, any shape, in [-size, size)
+    indices  integers, any shape, in [-size, size); a single one takes the axis away
     returns  x.shape with the axis replaced by the shape of the indices; the gradient adds up
              what was chosen more than once, in a fixed order
     raises   IndexError when the value is computed, if an index is out of range
@@ -71,6 +71,7 @@ def take(x: Value, indices: Value, axis: int = 0) -> Value:
     [30, 10, 30]
     """
     x, indices = as_values("take", (x, indices))
+    indices = number(x, indices, int64) if is_number(indices) else indices
     axis = normalised_axis("take", axis, len(x.shape), x)
     checked = checked_index(indices, x.shape[axis], f"take: axis {axis}")
     return apply(TAKE, (x, checked), {"axis": axis})

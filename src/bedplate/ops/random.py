@@ -31,7 +31,15 @@ from bedplate.errors import DTypeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.arithmetic import add, multiply, remainder, subtract
 from bedplate.ops.build import Value, as_type, broadcast_shapes, number
-from bedplate.ops.comparison import bitwise_and, bitwise_or, equal, left_shift, less, right_shift
+from bedplate.ops.comparison import (
+    bitwise_and,
+    bitwise_or,
+    equal,
+    greater_equal,
+    left_shift,
+    less,
+    right_shift,
+)
 from bedplate.ops.convert import where
 from bedplate.ops.creation import full, index_along
 from bedplate.ops.exponential import log, sqrt
@@ -188,7 +196,11 @@ def bernoulli(state: Value, shape: Shape, probability: float) -> Value:
     """True with the given probability."""
     if not 0 <= probability <= 1:
         raise ValueError(f"bernoulli: a probability lies in [0, 1], got {probability}")
-    return less(uniform(state, shape), probability)
+    threshold = round(probability * 2**32)
+    (word,) = words(state, shape, 1)
+    if threshold > WORD:
+        return greater_equal(word, 0)
+    return less(word, threshold)
 
 
 def randint(state: Value, shape: Shape, low: int, high: int, dtype: Any = int64) -> Value:

@@ -145,9 +145,7 @@ def transpose(x: Value, *axes: Any) -> Value:
     """
     if not axes or axes == (None,):
         return permute(x, tuple(reversed(range(len(x.shape)))))
-    if len(axes) == 2 and len(x.shape) != 2:
-        return swapaxes(x, *axes)
-    return permute(x, *axes) if len(axes) != 2 else swapaxes(x, *axes)
+    return swapaxes(x, *axes) if len(axes) == 2 else permute(x, *axes)
 
 
 def swapaxes(x: Value, first: int, second: int) -> Value:
