@@ -30,6 +30,13 @@ class _Apply:
         return lambda *inputs: _apply(copy.copy(instance), inputs)
 
 
+def _missing(signature: str) -> Callable[..., Any]:
+    def method(self: Operation, *arguments: Any) -> Any:
+        raise GradientError(f"{self.name}: {signature} is not defined")
+
+    return method
+
+
 class Operation:
     """The base of custom ops: subclass it, and call `apply`.
 
@@ -56,19 +63,14 @@ class Operation:
 
     constants: tuple[str, ...] = ()
     apply: Callable[..., Any] = _Apply()  # type: ignore[assignment]
+    # attributes and not methods, so that a type checker lets subclasses choose the arguments
+    forward: Callable[..., Any] = _missing("forward(self, *inputs)")
+    grad_fn: Callable[..., Any] = _missing("grad_fn(self, grad)")
 
     @property
     def name(self) -> str:
         """The name of the class."""
         return type(self).__name__
-
-    def forward(self, *inputs: Any) -> Any:
-        """The value, as a tensor."""
-        raise GradientError(f"{self.name}: forward(self, *inputs) is not defined")
-
-    def grad_fn(self, grad: Any) -> Any:
-        """The gradient of each input, given that of the output."""
-        raise GradientError(f"{self.name}: grad_fn(self, grad) is not defined")
 
     def input_gradients(self, grad: Any, sources: tuple[Any, ...]) -> tuple[Any, ...]:
         """What `grad_fn` gives, as a tuple; checked where it is to be differentiated again."""

