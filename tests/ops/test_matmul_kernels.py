@@ -1,6 +1,7 @@
 """The kernels of matmul, launched directly: every class of shapes, strides and dtypes."""
 
 import ctypes
+import re
 
 import numpy as np
 import pytest
@@ -9,9 +10,23 @@ from bedplate import dtypes
 from bedplate.compiler.builder import BufferRef, PlanBuilder, View
 from bedplate.config import config
 from bedplate.devices.cpu import NativePlan, Slot, Task
-from bedplate.kernel import cast, f32, from_dtype, load, maximum, splat, word_pointer
+from bedplate.kernel import (
+    cast,
+    f32,
+    f64,
+    from_dtype,
+    i32,
+    i64,
+    load,
+    maximum,
+    splat,
+    word_pointer,
+)
 from bedplate.memory import allocate
+from bedplate.ops import matmul_lower, matmul_skinny, matmul_tiled
 from bedplate.ops.matmul_lower import lower
+from bedplate.ops.matmul_tiled import Variant
+from bedplate.ops.matmul_tiles import tiles
 
 
 class Launcher:
@@ -27,7 +42,7 @@ class Launcher:
             epilogue.words = tuple(views[len(arrays) + 1 :])
         builder = PlanBuilder()
         lower(builder, None, tuple(views[: len(arrays)]), (views[len(arrays)],), epilogue)
-        self.regions, self.arena_bytes = [], 0
+        self.regions, self.arena_bytes, self.launches = [], 0, builder.launches
         for launch in builder.launches:
             words = [self.word(w) for w in launch.words]
             self.regions.append([
@@ -52,6 +67,9 @@ class Launcher:
             ref.offset = self.arena_bytes
             self.arena_bytes += -(-ref.nbytes // 64) * 64
         return Slot(0, ref.offset + offset)
+
+    def value(self, word):
+        return self.slots[word.index] + word.offset_bytes if isinstance(word, Slot) else word
 
     def run(self):
         self.plan.run(self.slots)
@@ -271,3 +289,78 @@ def test_few_columns(shape, a_layout):
     rows, depth, columns = shape
     a, b = numbers(22, 2, rows, depth), numbers(23, depth, columns)
     check(a, b, product(LAYOUTS[a_layout](a), b))
+
+
+@pytest.mark.parametrize("vector_bits", [128, 256])
+@pytest.mark.parametrize(
+    "shape", [(9, 70, 33), (60, 30, 40), (70, 2800, 21), (210, 220, 500)], ids=str
+)
+@pytest.mark.parametrize("name", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("b_layout", ["rows", "columns"])
+def test_the_tiles_of_other_machines(vector_bits, shape, name, b_layout, monkeypatch):
+    monkeypatch.setattr(matmul_lower, "tiles", lambda t: tiles(t, vector_bits))
+    monkeypatch.setattr(matmul_lower, "_kernels", {})
+    dtype = dtypes.BY_NAME[name].numpy
+    rows, depth, columns = shape
+    a, b = numbers(24, rows, depth).astype(dtype), numbers(25, depth, columns).astype(dtype)
+    check(a, b, product(a, LAYOUTS[b_layout](b)), rounding=2.0**-8 if name == "bfloat16" else None)
+
+
+# the innermost loop of each target, by its multiply-add: as many as the register tile has
+# accumulators, and nothing of it in memory
+INNER_LOOPS = [
+    ("avx512", 512, r"vfmadd\d+ps\s.*zmm", 28), ("avx2", 256, r"vfmadd\d+ps\s.*ymm", 12),
+    ("aarch64", 128, r"fmla\s+v\d+\.4s", 24),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target, vector_bits, pattern, count", INNER_LOOPS)
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_the_inner_loop_stays_in_registers(target, vector_bits, pattern, count, is_packed):
+    variant = Variant(f32, f32, f32, f32, is_packed, "across", 0, False, False)
+    kernel = matmul_tiled.make_kernel(variant, tiles(f32, vector_bits), None)
+    blocks = re.split(r"\n\.LBB\w+:", kernel.assembly(target))
+    inner = max(blocks, key=lambda block: len(re.findall(pattern, block)))
+    assert len(re.findall(pattern, inner)) == count
+    vector_spills = r"(vmov\w+\s.*\(%rsp\).*[yz]mm|[yz]mm.*\(%rsp\)|\bq\d+.*\[sp)"
+    assert not is_packed or not re.search(vector_spills, inner)
+
+
+def test_the_cut_fits_the_registers():
+    for vector_bits, registers in ((512, 32), (256, 16), (128, 32)):
+        for accumulate in (f32, f64, i32, i64):
+            cut = tiles(accumulate, vector_bits)
+            assert cut.rows * cut.vectors + cut.vectors + 1 <= registers
+            assert cut.depth % cut.lanes == 0
+            whole, middle, small = cut.heights
+            assert whole > middle > small >= 1
+
+
+PATHS = {
+    "skinny": {},
+    "direct": {"MAX_ROWS": 0},
+    "packed": {"MAX_ROWS": 0, "SMALL": 0, "PANELS": 0, "CLOSE_BYTES": 0},
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("a_layout", LAYOUTS)
+@pytest.mark.parametrize("b_layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_kernels_read_and_write_nothing_outside(path, a_layout, b_layout, name, monkeypatch):
+    for setting, value in PATHS[path].items():
+        monkeypatch.setattr(
+            matmul_skinny if setting == "MAX_ROWS" else matmul_lower, setting, value
+        )
+    monkeypatch.setattr(matmul_lower, "tiles", lambda t: tiles(t, 128))
+    monkeypatch.setattr(matmul_lower, "_kernels", {})
+    dtype = dtypes.BY_NAME[name].numpy
+    a = LAYOUTS[a_layout](numbers(26, 11, 6).astype(dtype))
+    b = LAYOUTS[b_layout](numbers(27, 6, 13).astype(dtype))
+    out = np.zeros((11, 13), dtype)
+    launcher = Launcher((a, b), out)
+    arena = launcher.arena.array(np.uint8, (launcher.arena_bytes,))
+    for launch, (task,) in zip(launcher.launches, launcher.regions, strict=True):
+        words = np.array([launcher.value(word) for word in task.words], np.int64)
+        launch.kernel.interpret(words, 0, launch.items, 0, memory=[*launcher.bases, arena])
+    check(a, b, out, rounding=2.0**-8 if name == "bfloat16" else None)
