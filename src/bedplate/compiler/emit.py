@@ -521,17 +521,11 @@ def _number(value: Number, words: Words) -> Any:
     """A constant of the kernel, or the next word."""
     type_ = register_type(value.dtype)
     if value.baked is not None:
-        return constant(type_, _parsed(value.baked))
+        return constant(type_, value.number)
     if value.dtype.kind == "f":
         return cast(words.floating(), type_)
     word = words.integer()
     return word != 0 if value.dtype.kind == "b" else cast(word, type_)
-
-
-def _parsed(text: str) -> Any:
-    if text in ("True", "False"):
-        return text == "True"
-    return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 def _apply(value: Apply, inputs: list[Any]) -> Any:

@@ -23,6 +23,7 @@ class Group:
     reduced   rows that each sum over rows takes; 0 if there is none
     late      reductions whose result needs another launch, so no member may read it
     stored    members whose values other groups, or the caller, read
+    epilogue  of a "kernel" group: the fused group that its op applies before it stores
     sources   values that are read from outside
     cuts      where the accesses cut the domain; see domain.py
     bits      one bit for each node inside; ancestors: of all that must come before
@@ -38,6 +39,7 @@ class Group:
     members: list[Node] = field(default_factory=list)
     late: set[Node] = field(default_factory=set)
     stored: list[Node] = field(default_factory=list)
+    epilogue: Group | None = None
     bits: int = 0
     ancestors: int = 0
     sources: set[Node] = field(default_factory=set)

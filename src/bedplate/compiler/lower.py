@@ -19,6 +19,7 @@ from bedplate.compiler.builder import (
     contiguous_view,
     row_major_strides,
 )
+from bedplate.compiler.epilogue import EpilogueBuilder
 from bedplate.compiler.groups import ASSEMBLE, FUSED, Group
 from bedplate.compiler.lower_fused import Context, Region, lower_fused, lower_region
 from bedplate.compiler.passes.broadcast import expanded
@@ -57,6 +58,9 @@ class Lowering:
         """Enter the launches of all groups."""
         for group in groups:
             self.builder.lowering(group)
+            if group.epilogue is not None:
+                self._finished_kernel(group)
+                continue
             if group.kind == FUSED:
                 lower_fused(group, self.context)
             elif group.kind == ASSEMBLE:
@@ -90,6 +94,20 @@ class Lowering:
         if node.op.lower is None:
             raise InternalError(f"{node.op.name} has no lowering")
         node.op.lower(self.builder, node, inputs, outputs)
+
+    def _finished_kernel(self, group: Group) -> None:
+        """An op that applies an epilogue: it stores what the epilogue gives."""
+        (node,) = group.members
+        chain = group.epilogue
+        if chain is None or node.op.lower is None:
+            raise InternalError(f"{node.op.name} has no epilogue, or no lowering")
+        inputs = [self.view_of(source) for source in node.inputs]
+        epilogue = EpilogueBuilder(chain, node, self.context).epilogue()
+        (result,) = chain.stored
+        output = contiguous_view(self.buffer_of(result), node.shape, result.dtype)
+        self.builder.lowering(group, epilogue)
+        node.op.lower(self.builder, node, inputs, [output], epilogue)
+        self.builder.lowering(group)
 
     def _output_views(self, node: Node) -> list[View]:
         if node.op.n_outputs == 1:

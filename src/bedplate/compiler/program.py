@@ -49,6 +49,21 @@ class Number:
     dtype: DType
     baked: str | None
 
+    @property
+    def number(self) -> bool | int | float:
+        """The baked number."""
+        text = self.baked or ""
+        if text in ("True", "False"):
+            return text == "True"
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that is in a register already: the product that an epilogue finishes."""
+
+    dtype: DType
+
 
 @dataclass(frozen=True, slots=True)
 class Apply:
@@ -85,7 +100,7 @@ class Reduce:
     kind: str
 
 
-Value = Load | Position | Number | Apply | CheckedIndex | Reduce
+Value = Load | Position | Number | Given | Apply | CheckedIndex | Reduce
 
 
 @dataclass(frozen=True, slots=True)
