@@ -51,13 +51,15 @@ def make(shape: Any, dtype: Any, seed: int = 0) -> tuple[list[Any], dict[str, An
     return arrays, {"causal": causal, "window": window, "scale": d**-0.5}
 
 
-def run(arrays: list[Any], attributes: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
+def run(
+    arrays: list[Any], attributes: dict[str, Any], length: Any = None
+) -> list[np.ndarray[Any, Any]]:
     """out, dq, dk, dv on the CPU."""
     q, k, v, grad = (bp.Tensor(array) for array in arrays)
     for x in (q, k, v):
         x.requires_grad = True
     options = {name: attributes[name] for name in ("causal", "window", "scale")}
-    out = bp.attention(q, k, v, **options)
+    out = bp.attention(q, k, v, length=length, **options)
     (out * grad).sum().backward()
     return [x.numpy() for x in (out, q.grad, k.grad, v.grad)]
 
@@ -200,3 +202,20 @@ def test_every_target_gets_vector_code(target: str, register: str, monkeypatch: 
     g = Geometry(f32, 16, True, False)
     for kernel in (forward_kernel, decode_kernel, backward_kernel):
         assert register in kernel.__wrapped__(g).assembly(target)
+
+
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[2], SHAPES[4], SHAPES[7], SHAPES[8]], ids=str)
+@pytest.mark.parametrize("length", [0, 1, 50, 1000])
+def test_keys_past_the_length_are_not_there(shape: Any, length: int) -> None:
+    """As if the keys were cut; what lies past them may be anything."""
+    arrays, attributes = make(shape, np.float32)
+    there = min(length, shape[4])
+    cut = [arrays[0], *(x[:, :, :there] for x in arrays[1:3]), arrays[3]]
+    wanted = run(cut, attributes)
+    for x in arrays[1:3]:
+        x[:, :, there:] = np.nan
+    found = run(arrays, attributes, bp.tensor(length))
+    assert not found[2][:, :, there:].any() and not found[3][:, :, there:].any()
+    found[2:] = [x[:, :, :there] for x in found[2:]]
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)

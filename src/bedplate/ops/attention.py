@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.dtypes import FLOATS, DType, float32, float64
+from bedplate.dtypes import FLOATS, DType, float32, float64, int64
 from bedplate.errors import DTypeError, GradientError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.attention_backward import ATTENTION_BACKWARD, weights
@@ -27,9 +27,9 @@ from bedplate.ops.views import outputs
 def _infer(
     inputs: tuple[Any, ...], attributes: Attributes
 ) -> tuple[tuple[Shape, Shape], tuple[DType, DType]]:
-    q, k, v = inputs
+    q, k, v = inputs[:3]
     named = {"q": q, "k": k, "v": v}
-    if any(len(x.shape) != 4 for x in inputs) or k.shape != v.shape or not _fits(q, k):
+    if any(len(x.shape) != 4 for x in (q, k, v)) or k.shape != v.shape or not _fits(q, k):
         refuse(
             ShapeError, "attention", "the shapes do not fit", named,
             "expected q (B, H, T, D), k and v (B, K, S, D), H a multiple of K, D at least 1",
@@ -37,6 +37,9 @@ def _infer(
     if q.dtype not in FLOATS or not q.dtype is k.dtype is v.dtype:
         refuse(DTypeError, "attention", "the dtypes must be one float dtype", named,
                "try k.to(q.dtype)")  # fmt: skip
+    if any(x.shape != () or x.dtype is not int64 for x in inputs[3:]):
+        refuse(ShapeError, "attention", "length must be one int64 number",
+               {"length": inputs[3]}, "expected shape () and dtype int64")  # fmt: skip
     lse = float64 if q.dtype is float64 else float32
     return (q.shape, q.shape[:3]), (q.dtype, lse)
 
@@ -46,9 +49,11 @@ def _fits(q: Any, k: Any) -> bool:
     return same and (q.shape[1] % k.shape[1] == 0 if k.shape[1] else q.shape[1] == 0)
 
 
-def _reference(q: Any, k: Any, v: Any, **attributes: Any) -> tuple[Any, Any]:
+def _reference(
+    q: Any, k: Any, v: Any, length: Any = None, **attributes: Any
+) -> tuple[Any, Any]:
     """Over all T x S pairs in float64; a query that sees no key gives zeros and -infinity."""
-    p, lse, _ = weights(q, k, **attributes)
+    p, lse, _ = weights(q, k, length, **attributes)
     v = np.repeat(v.astype(np.float64), q.shape[1] // max(v.shape[1], 1), axis=1)
     wide = np.float64 if q.dtype == np.float64 else np.float32
     return (p @ v).astype(q.dtype), lse.astype(wide)
@@ -56,13 +61,15 @@ def _reference(q: Any, k: Any, v: Any, **attributes: Any) -> tuple[Any, Any]:
 
 def attention_gradient(
     grad_out: Any, inputs: Any, output: Value, **attributes: Any
-) -> tuple[Any, Any, Any]:
+) -> tuple[Any, ...]:
     """The weights are computed again from lse; see attention_reverse.py."""
     grad, grad_lse = grad_out
     if grad_lse is not None:
         raise GradientError("attention: the log of the sum of the weights has no gradient")
     out, lse = outputs(output)
-    return outputs(apply(ATTENTION_BACKWARD, (*inputs, out, lse, grad), attributes))
+    q, k, v, *length = inputs
+    result = apply(ATTENTION_BACKWARD, (q, k, v, out, lse, grad, *length), attributes)
+    return (*outputs(result), *(None for _ in length))
 
 
 def _attributes(causal: bool, window: int | None, scale: float) -> Attributes:
@@ -104,6 +111,7 @@ def attention(
     causal: bool = True,
     window: int | None = None,
     scale: float | None = None,
+    length: Value | None = None,
 ) -> Value:
     """Weigh values by the softmax of the scaled products of queries and keys.
 
@@ -115,6 +123,8 @@ def attention(
     causal   False: every query sees every key
     window   a query sees at most this many keys, up to its own; implies causal
     scale    1 / sqrt(D) if None
+    length   () int64, read when the kernel runs: only the first so many keys are there, as in a
+             cache that is not full; the last query stands at the last of them
     returns  (B, H, T, D)  dtype of q; sums run in float32, of float64 in float64. The T x S
              weights are never stored. A query that sees no key gives zeros.
     raises   ShapeError, DTypeError if q, k, v do not fit; ShapeError for a window below 1
@@ -133,4 +143,5 @@ def attention(
     if scale is None:
         scale = 1.0 / math.sqrt(max(q.shape[-1], 1)) if q.shape else 1.0
     attributes = _attributes(bool(causal) or window is not None, window, float(scale))
-    return outputs(apply(ATTENTION, (q, k, v), attributes))[0]
+    inputs = (q, k, v) if length is None else (q, k, v, length)
+    return outputs(apply(ATTENTION, inputs, attributes))[0]

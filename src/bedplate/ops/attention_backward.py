@@ -21,16 +21,17 @@ def _infer(
 
 
 def weights(
-    q: Any, k: Any, *, scale: float, causal: bool, window: int | None
+    q: Any, k: Any, length: Any, *, scale: float, causal: bool, window: int | None
 ) -> tuple[Any, Any, Any]:
     """(p, lse, k) in float64 NumPy: softmax over the keys seen, and k repeated for each head."""
     q, k = q.astype(np.float64), k.astype(np.float64)
     k = np.repeat(k, q.shape[1] // max(k.shape[1], 1), axis=1)
     n_queries, n_keys = q.shape[2], k.shape[2]
-    behind = np.arange(n_queries)[:, None] + (n_keys - n_queries) - np.arange(n_keys)
-    seen = np.ones_like(behind, bool)
+    there = n_keys if length is None else min(max(int(length), 0), n_keys)
+    behind = np.arange(n_queries)[:, None] + (there - n_queries) - np.arange(n_keys)
+    seen = np.ones_like(behind, bool) & (np.arange(n_keys) < there)
     if causal or window is not None:
-        seen = (behind >= 0) & (behind < (n_keys + 1 if window is None else window))
+        seen &= (behind >= 0) & (behind < (n_keys + 1 if window is None else window))
     scores = np.where(seen, q @ k.swapaxes(-1, -2) * scale, -np.inf)
     greatest = scores.max(-1, keepdims=True, initial=-np.finfo(np.float64).max)
     p = np.exp(scores - greatest)
@@ -41,10 +42,11 @@ def weights(
 
 
 def reference(
-    q: Any, k: Any, v: Any, out: Any, lse: Any, grad_out: Any, **attributes: Any
-) -> tuple[Any, Any, Any]:
+    q: Any, k: Any, v: Any, out: Any, lse: Any, grad_out: Any, length: Any = None,
+    **attributes: Any,
+) -> tuple[Any, Any, Any]:  # fmt: skip
     """The textbook formulas over all T x S pairs, in float64."""
-    p, _, wide_k = weights(q, k, **attributes)
+    p, _, wide_k = weights(q, k, length, **attributes)
     group = q.shape[1] // max(k.shape[1], 1)
     wide_v = np.repeat(v.astype(np.float64), group, axis=1)
     grad = grad_out.astype(np.float64)

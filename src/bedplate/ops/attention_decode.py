@@ -60,6 +60,7 @@ from bedplate.ops.attention_forward import (
     K_BATCH,
     K_HEAD,
     K_ROW,
+    LENGTH,
     LOG2_E,
     LSE,
     N_HEADS,
@@ -83,7 +84,7 @@ from bedplate.ops.attention_forward import (
     Q,
     V,
 )
-from bedplate.ops.attention_tiles import INFINITY, KEYS, Geometry, TileRows
+from bedplate.ops.attention_tiles import INFINITY, KEYS, Geometry, TileRows, n_keys_there
 
 LINE = 64
 # Above so many queries a head the tiled kernel is faster: it spends 32 lanes on any number.
@@ -123,19 +124,29 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """`count` keys from number `first` on, and their rows of keys and values."""
+    """`count` keys of all from number `first` on, and their rows of keys and values."""
 
+    n_keys: Value
     first: Value
     count: Value
     keys: TileRows
     values: TileRows
 
 
-def _tile(args: Value, item: Item, first: Value, count: Value) -> Tile:
+def _first_tile(g: Geometry, args: Value, n_keys: Value) -> Value:
+    """The first tile of which a query sees a key."""
+    if not g.windowed:
+        return constant(i64, 0)
+    first = maximum(n_keys - word_int(args, N_QUERIES) - word_int(args, WINDOW) + 1, 0)
+    return first - first % KEYS
+
+
+def _tile(args: Value, item: Item, n_keys: Value, first: Value) -> Tile:
     """Narrow numbers are widened at each use: to widen a tile first took twice the time."""
     k_row, v_row = word_int(args, K_ROW), word_int(args, V_ROW)
+    count = minimum(n_keys - first, KEYS)
     keys = TileRows(item.k + first * k_row, k_row, count - 1)
-    return Tile(first, count, keys, TileRows(item.v + first * v_row, v_row, count - 1))
+    return Tile(n_keys, first, count, keys, TileRows(item.v + first * v_row, v_row, count - 1))
 
 
 @functools.cache
@@ -153,13 +164,10 @@ def decode_kernel(g: Geometry) -> Kernel:
             v = _place(g, args, V, (V_BATCH, batch), (V_HEAD, key_head))
             item = Item(batch, key_head, k, v, n_rows)
             _start(g, args, item, rows)
-            n_keys, n_queries = word_int(args, N_KEYS), word_int(args, N_QUERIES)
-            first = constant(i64, 0)
-            if g.windowed:
-                first = maximum(n_keys - n_queries - word_int(args, WINDOW) + 1, 0)
-                first = first - first % KEYS
+            n_keys = n_keys_there(g, args, N_KEYS, LENGTH)
+            first = _first_tile(g, args, n_keys)
             for tile in loop(first, n_keys, KEYS):
-                here = _tile(args, item, tile, minimum(n_keys - tile, KEYS))
+                here = _tile(args, item, n_keys, tile)
                 for row in loop(n_rows):
                     _attend(g, args, item, rows, row, here)
             for row in loop(n_rows):
@@ -244,7 +252,7 @@ def _scores(
     """Store the scores, -infinity for keys that are not seen or not there; returns the greatest."""
     n_vectors = vectors_of_head(g)
     _, query = _heads(args, item, row)
-    position = query + word_int(args, N_KEYS) - word_int(args, N_QUERIES)
+    position = query + tile.n_keys - word_int(args, N_QUERIES)
     window = word_int(args, WINDOW)
     q = [load(rows.queries + (row * n_vectors + v) * g.lanes, g.lanes) for v in range(n_vectors)]
     best = var(constant(g.accumulator, -INFINITY, g.lanes))

@@ -61,6 +61,7 @@ from bedplate.ops.attention_tiles import (
     Span,
     add_weighted,
     clear,
+    n_keys_there,
     pack_transposed,
     scores,
     span,
@@ -72,8 +73,8 @@ from bedplate.ops.attention_tiles import (
 (
     Q, K, V, OUT, LSE, SCRATCH, SCRATCH_BYTES, N_HEADS, GROUP, N_QUERIES, N_KEYS, BLOCKS,
     Q_BATCH, Q_HEAD, Q_ROW, K_BATCH, K_HEAD, K_ROW, V_BATCH, V_HEAD, V_ROW,
-    OUT_BATCH, OUT_HEAD, OUT_ROW, WINDOW, SCALE,
-) = range(26)  # fmt: skip
+    OUT_BATCH, OUT_HEAD, OUT_ROW, WINDOW, SCALE, LENGTH,
+) = range(27)  # fmt: skip
 LOG2_E = 1.0 / math.log(2.0)
 
 
@@ -161,7 +162,8 @@ def attend_block(g: Geometry, args: Value, own: Scratch, here: Head, first: Valu
     scale = cast(word_float(args, SCALE) * LOG2_E, g.accumulator)
     pack_transposed(g, here.q, here.q_row, first, n_queries, scale, own.queries)
     clear(g, own.outputs)
-    keys = span(g, first, n_queries, word_int(args, N_KEYS), word_int(args, WINDOW))
+    n_keys = n_keys_there(g, args, N_KEYS, LENGTH)
+    keys = span(g, first, n_queries, n_keys, word_int(args, WINDOW))
     softmax = RunningSoftmax(g)
     for tile in loop(keys.first_tile(), keys.high, KEYS):
         attend_tile(g, own, here, keys, softmax, tile)

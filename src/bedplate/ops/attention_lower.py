@@ -39,10 +39,11 @@ LINE = 64
 LONGEST_WINDOW = 2**30
 
 
-def geometry(q: Any, attributes: dict[str, Any]) -> Geometry:
+def geometry(q: Any, attributes: dict[str, Any], counted: bool) -> Geometry:
     """What specialises the kernels for these queries."""
     windowed = attributes["window"] is not None
-    return Geometry(from_dtype(q.dtype), q.shape[3], attributes["causal"] or windowed, windowed)
+    causal = attributes["causal"] or windowed
+    return Geometry(from_dtype(q.dtype), q.shape[3], causal, windowed, counted)
 
 
 def n_pairs(n_queries: int, n_keys: int, attributes: dict[str, Any]) -> int:
@@ -58,12 +59,13 @@ def lower_forward(
     builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None
 ) -> None:
     """Enter the launches of attention; see compiler/builder.py for what the arguments are."""
-    q, k, v = (with_rows(builder, view) for view in inputs)
+    q, k, v = (with_rows(builder, view) for view in inputs[:3])
+    length = list(inputs[3:])
     out, lse = outputs
     batch, n_heads, n_queries, head_dim = q.shape
     if not batch * n_heads * n_queries:
         return
-    g = geometry(q, node.attributes)
+    g = geometry(q, node.attributes, bool(length))
     n_key_heads, n_keys = k.shape[1:3]
     group = n_heads // n_key_heads
     if n_queries <= attention_decode.MOST_QUERIES:
@@ -78,11 +80,11 @@ def lower_forward(
     scratch, scratch_bytes = _scratch(builder, g, elements)
     words = [
         q, k, v, out, lse, scratch, scratch_bytes, n_heads, group, n_queries, n_keys, blocks,
-        *q.strides[:3], *k.strides[:3], *v.strides[:3], *out.strides[:3], *_numbers(node),
+        *q.strides[:3], *k.strides[:3], *v.strides[:3], *out.strides[:3], *_numbers(node), *length,
     ]  # fmt: skip
     pairs = batch * n_heads * n_pairs(n_queries, n_keys, node.attributes)
     builder.launch(
-        task, words, items, reads=[q.buffer, k.buffer, v.buffer],
+        task, words, items, reads=[view.buffer for view in (q, k, v, *length)],
         writes=[out.buffer, lse.buffer, scratch], flops=4.0 * head_dim * pairs,
         nbytes=float(sum(_nbytes(view) for view in (q, k, v, out))), name=name,
     )  # fmt: skip
@@ -92,7 +94,8 @@ def lower_backward(
     builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None
 ) -> None:
     """Enter the launches of attention's gradient."""
-    q, k, v, out, lse, grad = (with_rows(builder, view) for view in inputs)
+    q, k, v, out, lse, grad = (with_rows(builder, view) for view in inputs[:6])
+    length = list(inputs[6:])
     if not lse.contiguous:
         lse = _copy(builder, lse)
     dq, dk, dv = outputs
@@ -100,18 +103,18 @@ def lower_backward(
     n_key_heads, n_keys = k.shape[1:3]
     if not batch * n_key_heads:
         return
-    g = geometry(q, node.attributes)
+    g = geometry(q, node.attributes, bool(length))
     scratch, scratch_bytes = _scratch(builder, g, attention_reverse.scratch_elements(g, n_keys))
     words = [
         q, k, v, out, lse, grad, dq, dk, dv, scratch, scratch_bytes, n_key_heads,
         n_heads // n_key_heads, n_queries, n_keys,
         *(stride for view in (q, k, v, out, grad) for stride in view.strides[:3]),
-        *_numbers(node),
+        *_numbers(node), *length,
     ]  # fmt: skip
     pairs = batch * n_heads * n_pairs(n_queries, n_keys, node.attributes)
     builder.launch(
         attention_reverse.backward_kernel(g), words, batch * n_key_heads,
-        reads=[view.buffer for view in (q, k, v, out, lse, grad)],
+        reads=[view.buffer for view in (q, k, v, out, lse, grad, *length)],
         writes=[*(view.buffer for view in (dq, dk, dv)), scratch], flops=10.0 * head_dim * pairs,
         nbytes=float(sum(_nbytes(view) for view in (q, k, v, out, grad, dq, dk, dv))),
         name="attention_backward",

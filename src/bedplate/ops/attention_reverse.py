@@ -57,6 +57,7 @@ from bedplate.ops.attention_tiles import (
     add_weighted,
     clear,
     head_chunks,
+    n_keys_there,
     pack_transposed,
     query_vectors,
     scores,
@@ -69,8 +70,8 @@ from bedplate.ops.attention_tiles import (
 (
     Q, K, V, OUT, LSE, GRAD_OUT, DQ, DK, DV, SCRATCH, SCRATCH_BYTES, N_KEY_HEADS, GROUP,
     N_QUERIES, N_KEYS, Q_BATCH, Q_HEAD, Q_ROW, K_BATCH, K_HEAD, K_ROW, V_BATCH, V_HEAD, V_ROW,
-    OUT_BATCH, OUT_HEAD, OUT_ROW, GRAD_BATCH, GRAD_HEAD, GRAD_ROW, WINDOW, SCALE,
-) = range(32)  # fmt: skip
+    OUT_BATCH, OUT_HEAD, OUT_ROW, GRAD_BATCH, GRAD_HEAD, GRAD_ROW, WINDOW, SCALE, LENGTH,
+) = range(33)  # fmt: skip
 LOG2_E = 1.0 / math.log(2.0)
 
 
@@ -236,7 +237,8 @@ class Block:
         self.g, self.own, self.keys, self.queries, self.first = g, own, keys, queries, first
         self.n_queries = word_int(args, N_QUERIES)
         self.scale = cast(word_float(args, SCALE), g.accumulator)
-        self.span = span(g, first, self.n_queries, word_int(args, N_KEYS), word_int(args, WINDOW))
+        n_keys = n_keys_there(g, args, N_KEYS, LENGTH)
+        self.span = span(g, first, self.n_queries, n_keys, word_int(args, WINDOW))
 
     def run(self) -> None:
         g, own, heads = self.g, self.own, self.queries

@@ -29,19 +29,20 @@ from bedplate.ops.views import expand_dims, matrix_transpose, reshape
 
 def second_gradient(
     grad_out: Any, inputs: Any, output: Value, **attributes: Any
-) -> tuple[Any, Any, Any, None, None, Any]:
+) -> tuple[Any, ...]:
     """See the head of this file; heads that share a key head stand on an axis of their own."""
-    q, k, v, _, lse, g = inputs
+    q, k, v, _, lse, g, *length = inputs
     group = q.shape[1] // k.shape[1] if k.shape[1] else 1
     of_queries = [zeros_like(q) if grad_out[0] is None else grad_out[0], q, g]
     of_keys = [zeros_like(k) if x is None else x for x in grad_out[1:]] + [k, v]
     a, q, g = (_grouped(x, group) for x in of_queries)  # (B, K, G, T, D)
     b, c, k, v = (expand_dims(x, 2) for x in of_keys)  # (B, K, 1, S, D)
-    p = _weights(q, k, _grouped(lse, group), attributes)
+    p = _weights(q, k, _grouped(lse, group), length, attributes)
     to_q, to_k, to_v, to_g = _formulas(a, b, c, q, k, v, g, p, attributes["scale"])
     shape = inputs[0].shape
     keys = (x.sum(axis=2) for x in (to_k, to_v))
-    return reshape(to_q, shape), *keys, None, None, reshape(to_g, shape)
+    ignored = (None for _ in length)
+    return reshape(to_q, shape), *keys, None, None, reshape(to_g, shape), *ignored
 
 
 def _formulas(
@@ -75,15 +76,20 @@ def _outer(rows: Value, keys: Value) -> Value:
     return matmul(rows, matrix_transpose(keys))
 
 
-def _weights(q: Value, k: Value, lse: Value, attributes: Attributes) -> Value:
+def _weights(
+    q: Value, k: Value, lse: Value, length: list[Value], attributes: Attributes
+) -> Value:
     """exp(scale q k^T - lse) for the keys that a query sees, else 0."""
     p = exp(_outer(q, k) * attributes["scale"] - as_type(expand_dims(lse, -1), q.dtype))
-    if not attributes["causal"]:
+    if not attributes["causal"] and not length:
         return p
     n_queries, n_keys = q.shape[-2], k.shape[-2]
-    behind = index_along(q, 0, (n_queries, 1)) - index_along(q, 1, (1, n_keys))
-    behind = behind + (n_keys - n_queries)
-    seen = greater_equal(behind, 0)
+    keys = index_along(q, 1, (1, n_keys))
+    there = length[0] if length else n_keys
+    seen = less(keys, there)
+    behind = index_along(q, 0, (n_queries, 1)) - keys + (there - n_queries)
+    if attributes["causal"]:
+        seen = logical_and(seen, greater_equal(behind, 0))
     if attributes["window"] is not None:
         seen = logical_and(seen, less(behind, attributes["window"]))
     return where(seen, p, number(q, 0.0))

@@ -43,6 +43,8 @@ from bedplate.kernel import (
     tail_mask,
     var,
     when,
+    word_int,
+    word_pointer,
     zeros,
 )
 
@@ -63,12 +65,14 @@ class Geometry:
     head_dim   D
     causal     query i sees keys up to i + S - T
     windowed   ... and of these the last `window`
+    counted    S is no more than a bound: how many keys there are is a number in memory
     """
 
     element: Type
     head_dim: int
     causal: bool
     windowed: bool
+    counted: bool = False
 
     @property
     def accumulator(self) -> Type:
@@ -369,6 +373,14 @@ class Span:
         if self.g.windowed:
             sees = sees & (behind < cast(self.window, i32))
         return sees
+
+
+def n_keys_there(g: Geometry, args: Value, bound: int, length: int) -> Value:
+    """How many keys there are, from the words for S and for where the number lies."""
+    most = word_int(args, bound)
+    if not g.counted:
+        return most
+    return minimum(maximum(load(word_pointer(args, length, i64)), 0), most)
 
 
 def span(g: Geometry, first: Value, n_queries: Value, n_keys: Value, window: Value) -> Span:
