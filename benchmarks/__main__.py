@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from rich.console import Console
@@ -95,9 +96,9 @@ def run(cases: list[Case], options: argparse.Namespace) -> list[Measured]:
         session = Session(options, Path(cache))
         try:
             for case in cases:
-                if sys.stderr.isatty():
-                    print(f"\r{case.name:40}", end="\r", file=sys.stderr)
+                start = time.monotonic()
                 measured += session.measure(case)
+                print(f"{case.name:40}{time.monotonic() - start:6.1f} s", file=sys.stderr)
         finally:
             session.close()
     return measured
