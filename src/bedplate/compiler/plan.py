@@ -21,8 +21,10 @@ from bedplate.compiler.lower import Lowering
 from bedplate.compiler.memory_plan import plan_memory
 from bedplate.compiler.passes.pipeline import Step, run_passes
 from bedplate.compiler.schedule import allow_overwriting, schedule
+from bedplate.config import config
 from bedplate.devices.cpu.runner import NativePlan, Slot, Task
 from bedplate.graph.node import Node
+from bedplate.kernel.checks import watch
 from bedplate.memory import allocate
 
 ARENA, ERRORS, FIRST_INPUT = 0, 1, 2
@@ -79,10 +81,20 @@ class Plan:
         for number in scalars:
             slots[position] = double_bits(number)
             position += 1
-        self.native.run(slots)
+        if config.check:
+            self._run_watched(slots, [*inputs, *outputs, arena], errors)
+        else:
+            self.native.run(slots)
         if errors[0]:
             self.raise_index_error(errors)
         return [(inputs if r.alias else outputs)[r.index] for r in self.results]
+
+    def _run_watched(self, slots: Any, blocks: list[Any], errors: Any) -> None:
+        """Run kernels that check each access against the memory that the plan was given."""
+        memory = [(block.address, block.nbytes) for block in blocks if block is not None]
+        memory += [(ctypes.addressof(x), ctypes.sizeof(x)) for x in (slots, errors)]
+        with watch([*memory, self.native.extent]):
+            self.native.run(slots)
 
     def raise_index_error(self, errors: Any) -> None:
         """Name the index that was out of range, and the line that used it."""

@@ -93,6 +93,11 @@ class NativePlan:
         self._is_shared = self.n_workers > 1 and self._records.cost_ns >= native.WORTH_SHARING_NS
         _plans.add(self)
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """(address, bytes) of the records, where the tasks' words are."""
+        return self._records.extent
+
     def run(self, slots: Any) -> None:
         """Run the plan; the interpreter's lock is released meanwhile.
 
@@ -147,6 +152,10 @@ class _Records:
         self._n_slots = n_slots
         self.cost_ns = sum(self._add_region(tasks) for tasks in regions)
         self._put(self.plan, workers.address, starts[1], starts[3], len(patches), self.cost_ns)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self._base, ctypes.sizeof(self._words)
 
     def _put(self, address: int, *values: int) -> int:
         """Store words; returns the address behind them."""
