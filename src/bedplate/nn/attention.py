@@ -22,6 +22,7 @@ def attention(
     window: int | None = None,
     scale: float | None = None,
     dropout: float = 0.0,
+    length: Tensor | None = None,
 ) -> Tensor:
     """softmax(q k' scale) v, where the last query stands at the position of the last key.
 
@@ -31,6 +32,7 @@ def attention(
     window   a query sees at most this many keys, up to its own position
     scale    1 / sqrt(d) unless given
     dropout  probability with which a weight is set to 0
+    length   () int64: only the first so many keys are there; not with dropout
     returns  (B, H, T, d)
     raises   ShapeError if the shapes do not fit
     source   Vaswani et al. 2017, arXiv:1706.03762; grouped heads: Ainslie et al. 2023,
@@ -38,7 +40,7 @@ def attention(
     """
     _check(q, k, v)
     if not dropout:
-        return fused_attention(q, k, v, causal, window, scale)
+        return fused_attention(q, k, v, causal, window, scale, length)
     n_queries, n_keys = q.shape[2], k.shape[2]
     mask = None
     if causal or window is not None:

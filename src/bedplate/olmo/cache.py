@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from bedplate.errors import ShapeError
-from bedplate.nn.attention import attention, masked_attention
+from bedplate.nn.attention import attention
 from bedplate.olmo.config import Config
 from bedplate.tensor import Tensor, arange, concat, take, tensor, where, zeros
 
@@ -52,7 +52,7 @@ class LayerCache:
         v = concat([take(self.values, slots, axis=2), v], axis=2)
         queries = np.arange(self.length, self.length + q.shape[2])
         positions = np.concatenate([positions, queries])  # (S + T,)
-        y = masked_attention(q, k, v, tensor(_visible(queries, positions, self.window)))
+        y = attention(q, k, v, causal=True, window=self.window)
         self._keep(k, v, positions)
         return y
 
@@ -83,12 +83,6 @@ class LayerCache:
             self.values = concat([self.values, fresh], axis=2)
 
 
-def _visible(queries: np.ndarray, keys: np.ndarray, window: int | None) -> np.ndarray:
-    """Which key positions each query position sees: (T, S) bool."""
-    distance = queries[:, None] - keys[None, :]
-    return (distance >= 0) & (distance < (window or np.inf))
-
-
 def decode_layer(
     q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, position: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -104,8 +98,8 @@ def decode_layer(
     slots = arange(n_slots)
     here = (slots == position % n_slots).reshape((n_slots, 1))
     keys, values = where(here, k, keys), where(here, v, values)
-    in_use = slots <= position  # all of them once the last slot was filled
-    return masked_attention(q, keys, values, in_use.reshape((1, n_slots))), keys, values
+    # as many as there are positions; all of them once the last slot was filled
+    return attention(q, keys, values, causal=False, length=position + 1), keys, values
 
 
 class Cache:
