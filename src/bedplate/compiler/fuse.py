@@ -295,7 +295,9 @@ class Fuser:
             if group.kind != KERNEL or not product.op.epilogue or product in kept:
                 continue
             users = readers.get(product, [])
-            if len(users) == 1 and self._can_finish(product, users[0]):
+            # a group that reads two products may have been folded into the other one already
+            free = len(users) == 1 and self._now(users[0]) is users[0]
+            if free and self._can_finish(product, users[0]):
                 self._fold(group, users[0])
 
     def _can_finish(self, product: Node, group: Group) -> bool:
