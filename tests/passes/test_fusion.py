@@ -119,7 +119,9 @@ def test_equal_graphs_share_a_plan(x):
     clear_plans()
     values = [run(scale) for scale in (3.5, 4.5, 5.25)]
     assert len(realising._plans) == 1
-    np.testing.assert_allclose(values, [x.detach().numpy().sum() * s for s in (3.5, 4.5, 5.25)], rtol=1e-4)
+    np.testing.assert_allclose(
+        values, [x.detach().numpy().sum() * s for s in (3.5, 4.5, 5.25)], rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("setting", ["fusion", "folding", "cse", "algebra"])
@@ -164,6 +166,8 @@ def test_sums_of_twenty_million_ones():
 def test_an_index_out_of_range_names_op_value_size_and_line():
     table = bp.tensor(np.arange(12.0, dtype=np.float32).reshape(4, 3))
     indices = bp.tensor(np.array([0, -1, 7]))
-    with pytest.raises(IndexError, match=r"take.*: index 7 is out of range for size 4\n.*test_fusion"):
+    with pytest.raises(
+        IndexError, match=r"take.*: index 7 is out of range for size 4\n.*test_fusion"
+    ):
         table.take(indices, axis=0).numpy()
     assert table.take(bp.tensor(np.array([-1])), axis=0).tolist() == [[9.0, 10.0, 11.0]]

@@ -76,9 +76,9 @@ class CapturedPlan:
         if self._arena is None and plan.arena_bytes:
             arena = allocate(plan.arena_bytes)  # freed when this returns
             self.slots[ARENA] = arena.address
-            plan.native.run(self.slots)
+            plan.launch(self.slots)
         else:
-            plan.native.run(self.slots)
+            plan.launch(self.slots)
         if self._errors[0]:
             self._errors[0] = 0
             plan.raise_index_error(self._errors)

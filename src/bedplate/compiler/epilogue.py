@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bedplate.compiler.access import Access, Dims, merged, numel, split
+from bedplate.compiler.access import Access, Dims, merged, split
 from bedplate.compiler.builder import BufferRef, Epilogue
 from bedplate.compiler.cost import register_type
 from bedplate.compiler.groups import Group

@@ -15,6 +15,7 @@ from typing import Any
 
 from bedplate.compiler.access import Access, access_of, numel
 from bedplate.compiler.builder import BufferRef, Launch, View
+from bedplate.compiler.debug import show_run
 from bedplate.compiler.fuse import Fuser
 from bedplate.compiler.groups import Group
 from bedplate.compiler.lower import Lowering
@@ -84,7 +85,7 @@ class Plan:
         if config.check:
             self._run_watched(slots, [*inputs, *outputs, arena], errors)
         else:
-            self.native.run(slots)
+            self.launch(slots)
         if errors[0]:
             self.raise_index_error(errors)
         return [(inputs if r.alias else outputs)[r.index] for r in self.results]
@@ -95,6 +96,12 @@ class Plan:
         memory += [(ctypes.addressof(x), ctypes.sizeof(x)) for x in (slots, errors)]
         with watch([*memory, self.native.extent]):
             self.native.run(slots)
+
+    def launch(self, slots: Any) -> None:
+        """Run on bound slots."""
+        self.native.run(slots)
+        if config.debug:
+            show_run(self.regions, self.native.region_seconds)
 
     def raise_index_error(self, errors: Any) -> None:
         """Name the index that was out of range, and the line that used it."""

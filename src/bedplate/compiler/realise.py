@@ -24,7 +24,7 @@ from bedplate.ops.record import REGISTRY
 PLAN_CACHE_SIZE = 256  # plans; a training loop needs a handful
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 _lock = threading.RLock()
-_SETTINGS = ("fusion", "folding", "cse", "algebra")
+_SETTINGS = ("fusion", "folding", "cse", "algebra", "check")
 
 
 def realise(nodes: list[Node]) -> None:
@@ -34,24 +34,26 @@ def realise(nodes: list[Node]) -> None:
     raises  IndexError for an index that is out of range; what was asked for stays without value
     """
     with _lock:
-        roots = held_nodes(nodes)
+        order = topological_order(nodes)
+        roots = held_nodes(order, nodes)
         nodes.clear()
         if not roots:
             return
-        native = [root for root in roots if root.device.name != "reference"]
-        if len(native) < len(roots):
+        if any(root.device.name == "reference" for root in roots):
             run_references([root for root in roots if root.device.name == "reference"])
-        if native:
-            run_native(native)
+            roots = [root for root in roots if root.device.name != "reference"]
+        if any(node.op.name == "output" or node.op.n_outputs > 1 for node in order):
+            run_native(roots)
+        elif roots:
+            run_ordered(needed(order, roots), roots)
 
 
-def held_nodes(nodes: list[Node]) -> list[Node]:
-    """The nodes of a list that have no value and that somebody outside the graph refers to.
+def held_nodes(order: list[Node], nodes: list[Node]) -> list[Node]:
+    """The nodes without value that somebody outside the graph refers to.
 
-    The graph itself refers to a node once for each use as an input; the list and this
+    The graph itself refers to a node once for each use as an input; the two lists and this
     function hold it a known number of times. Whoever is above that is somebody else.
     """
-    order = topological_order(nodes)
     uses: dict[int, int] = {}
     for node in order:
         if node.block is None:
@@ -74,6 +76,20 @@ def held_nodes(nodes: list[Node]) -> list[Node]:
     ]
 
 
+def needed(order: list[Node], roots: list[Node]) -> list[Node]:
+    """Those nodes of a topological order that roots need, in the same order."""
+    wanted = {id(root) for root in roots}
+    result = []
+    for node in reversed(order):
+        if id(node) in wanted:
+            result.append(node)
+            if node.block is None:
+                for source in node.inputs:
+                    wanted.add(id(source))
+    result.reverse()
+    return result
+
+
 def run_references(roots: list[Node]) -> None:
     """Compute nodes one by one by the NumPy references of their ops."""
     for node in topological_order(roots):
@@ -82,30 +98,25 @@ def run_references(roots: list[Node]) -> None:
 
 
 def run_native(roots: list[Node]) -> None:
-    """Compute nodes by one plan, compiled or found."""
-    roots = _without_known_outputs(roots)
+    """Compute nodes by one plan; among them may be ops with several outputs."""
+    roots = project_outputs(roots)
     if not roots:
         return
     roots, several = _projected(roots)
-    roots = project_outputs(roots)
-    signature = Signature(topological_order(roots), roots)
-    for node in signature.inputs:
-        if node.block is None:
-            raise _escaped(node)
-    plan = find_plan(signature)
-    blocks = plan.run([node.block for node in signature.inputs], signature.scalars)
-    for root, block in zip(roots, blocks, strict=True):
-        root.realise(block)
+    run_ordered(topological_order(roots), roots)
     for node, parts in several:
         node.realise(tuple([part.block for part in parts]))
 
 
-def _without_known_outputs(roots: list[Node]) -> list[Node]:
-    """The roots left after each output of an op whose values are all known has taken its block."""
-    for node in topological_order(roots):
-        if node.op.name == "output" and node.block is None and node.inputs[0].block is not None:
-            node.realise(node.inputs[0].block[node.attributes["index"]])
-    return [root for root in roots if root.block is None]
+def run_ordered(order: list[Node], roots: list[Node]) -> None:
+    """Compute roots by one plan, compiled or found."""
+    signature = Signature(order, roots)
+    inputs = [node.block for node in signature.inputs]
+    if None in inputs:
+        raise _escaped(signature.inputs[inputs.index(None)])
+    plan = find_plan(signature)
+    for root, block in zip(roots, plan.run(inputs, signature.scalars), strict=True):
+        root.realise(block)
 
 
 def project_outputs(roots: list[Node]) -> list[Node]:

@@ -1,7 +1,8 @@
 """broadcast: make implicit broadcasting explicit.
 
 Needs no composed nodes; leaves elementwise nodes whose inputs all have the node's shape, by
-way of reshape (for missing axes) and expand.
+way of reshape (for missing axes) and expand, takes whose indices have the shape of the
+output, and one `output` node for each output of an op that has several.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from bedplate.ops.record import REGISTRY
 def broadcast(roots: Roots) -> Roots:
     """The graph with an expand wherever an elementwise input is smaller than the output."""
     done: dict[tuple[Node, Shape], Node] = {}
+    outputs: dict[tuple[Node, int], Node] = {}
 
     def visit(node: Node) -> Node:
+        if node.op.name == "output":
+            return outputs.setdefault((node.inputs[0], node.attributes["index"]), node)
         if node.op.name == "take":
             return _take(node)
         if node.op.kind != "elementwise":

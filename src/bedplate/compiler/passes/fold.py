@@ -1,7 +1,6 @@
-"""fold: compute what depends on constants only, and what is empty.
+"""fold: compute what depends on constants only.
 
-Needs no composed nodes; leaves no elementwise node all of whose inputs are constants, and no
-reduction over an empty axis. Numbers that change from call to call are `scalar` leaves, not
+Needs no composed nodes; leaves no elementwise node all of whose inputs are constants. Numbers that change from call to call are `scalar` leaves, not
 constants, and are left alone.
 """
 
@@ -23,13 +22,10 @@ def fold(roots: Roots) -> Roots:
 
 
 def _folded(node: Node) -> Node:
-    kind = node.op.kind
-    if kind == "elementwise" and node.op.name != "checked_index":
+    if node.op.kind == "elementwise" and node.op.name != "checked_index":
         values = [constant_value(source) for source in node.inputs]
         if None not in values:
             return _computed(node, values)
-    elif kind == "reduce" and 0 in node.inputs[0].shape and 0 not in node.shape:
-        return _empty_reduction(node)
     return node
 
 
@@ -53,9 +49,3 @@ def _computed(node: Node, values: list[Any]) -> Node:
 def filled(node: Node, value: Any) -> Node:
     """A constant in the place of `node`."""
     return expanded(constant(value, node.dtype, node.device), node.shape)
-
-
-def _empty_reduction(node: Node) -> Node:
-    if node.op.initial is None or node.op.name.startswith("arg"):
-        return node
-    return filled(node, node.op.initial(node.dtype))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from bedplate.compiler.passes.algebra import algebra
 from bedplate.compiler.passes.broadcast import broadcast
 from bedplate.compiler.passes.cse import cse
+from bedplate.compiler.passes.empty import empty
 from bedplate.compiler.passes.expand_composed import expand_composed
 from bedplate.compiler.passes.fold import fold
 from bedplate.compiler.passes.reductions import reductions
@@ -52,6 +53,7 @@ def passes() -> tuple[Pass, ...]:
     """All passes, in the order in which they run."""
     return (
         Pass(expand_composed),
+        Pass(empty),
         Pass(broadcast),
         Pass(fold, "folding"),
         Pass(cse, "cse"),

@@ -1,0 +1,102 @@
+"""explain: show what the compiler makes of a graph, at every level, without running it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bedplate.compiler.builder import Launch
+from bedplate.compiler.passes.pipeline import Step
+from bedplate.compiler.plan import Plan, compile_plan
+from bedplate.compiler.print_graph import graph_text
+from bedplate.compiler.signature import Signature
+from bedplate.errors import InternalError
+from bedplate.graph.node import Node, topological_order
+
+
+@dataclass
+class Explanation:
+    """What becomes of some nodes; `str()` is all but machine code.
+
+    plan     the compiled plan
+    """
+
+    plan: Plan
+
+    @property
+    def steps(self) -> list[Step]:
+        """The passes: name, seconds, and the graphs before and after."""
+        return self.plan.steps
+
+    @property
+    def graph(self) -> str:
+        """The graph as it was written, one line a node."""
+        return graph_text(self.steps[0].before)
+
+    def passes(self) -> str:
+        """The graph after each pass that changed it."""
+        parts = []
+        for step in self.steps:
+            before, after = graph_text(step.before), graph_text(step.after)
+            text = after if before != after else "(nothing changed)"
+            parts.append(f"after {step.name}:\n{text}")
+        return "\n\n".join(parts)
+
+    def launches(self) -> list[Launch]:
+        """All launches, in the order of their regions."""
+        return [launch for region in self.plan.regions for launch in region]
+
+    def schedule(self) -> str:
+        """The regions: for each launch its kernel, items, bytes, flops and source lines."""
+        lines = [f"arena: {self.plan.arena_bytes} bytes"]
+        for number, region in enumerate(self.plan.regions):
+            lines.append(f"region {number}:")
+            lines += [f"  {launch_text(launch)}" for launch in region]
+        return "\n".join(lines)
+
+    def programs(self) -> str:
+        """The program of each kernel in the kernel language's own text."""
+        return "\n\n".join(str(kernel.ir) for kernel in self._kernels())
+
+    def llvm(self, target: str | None = None) -> str:
+        """The LLVM IR of each kernel."""
+        return "\n\n".join(kernel.llvm(target) for kernel in self._kernels())
+
+    def assembly(self, target: str | None = None) -> str:
+        """The machine code of each kernel."""
+        return "\n\n".join(kernel.assembly(target) for kernel in self._kernels())
+
+    def _kernels(self) -> list:
+        return list({id(x.kernel): x.kernel for x in self.launches()}.values())
+
+    def __str__(self) -> str:
+        return f"graph:\n{self.graph}\n\n{self.passes()}\n\nplan:\n{self.schedule()}"
+
+
+def explain(*nodes: Node) -> Explanation:
+    """What the compiler makes of nodes that have no value yet.
+
+    >>> from bedplate import tensor
+    >>> y = (tensor([1.0, 2.0]) + 1) * 2
+    >>> print(explain(y._node).schedule())
+    arena: 0 bytes
+    region 0:
+      map_add_multiply: 1 items, 16 bytes, 4 flops
+    """
+    roots = [node for node in nodes if node.block is None]
+    if not roots:
+        raise InternalError("explain: the value is in memory already; ask before it is needed")
+    signature = Signature(topological_order(roots), roots)
+    plan = compile_plan(
+        signature.lifted(), len(signature.inputs), len(signature.scalars), keep_steps=True
+    )
+    return Explanation(plan)
+
+
+def launch_text(launch: Launch) -> str:
+    """One launch in a line, and the source lines that its nodes come from."""
+    lines = [] if launch.origin is None else [n.line() for n in launch.origin.members]
+    shown = ", ".join(dict.fromkeys(line for line in lines if line != "unknown line"))
+    text = (
+        f"{launch.name}: {launch.items} items, {launch.nbytes:.0f} bytes, {launch.flops:.0f} flops"
+    )
+    return f"{text}   from {shown}" if shown else text
