@@ -21,7 +21,7 @@ from bedplate.cli.train import train
 from bedplate.errors import DeviceError, OutOfMemoryError, UserError
 
 # typer carries its own copy of click in some releases; the classes are found through its own
-_CLICK_ERROR = typer.BadParameter.__mro__[2]
+_CLICK_ERROR: type[Any] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="bedplate",
