@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from bedplate.compiler.builder import Launch
 from bedplate.compiler.passes.pipeline import Step
 from bedplate.compiler.plan import Plan, compile_plan
 from bedplate.compiler.print_graph import graph_text
 from bedplate.compiler.signature import Signature
-from bedplate.errors import InternalError
 from bedplate.graph.node import Node, topological_order
 
 
@@ -72,19 +72,24 @@ class Explanation:
         return f"graph:\n{self.graph}\n\n{self.passes()}\n\nplan:\n{self.schedule()}"
 
 
-def explain(*nodes: Node) -> Explanation:
-    """What the compiler makes of nodes that have no value yet.
+def explain(*values: Any) -> Explanation:
+    """What the compiler makes of values that are not computed yet: graph, passes, plan, kernels.
 
-    >>> from bedplate import tensor
-    >>> y = (tensor([1.0, 2.0]) + 1) * 2
-    >>> print(explain(y._node).schedule())
+    values   tensors or nodes; shown as one plan
+    returns  an object with `graph`, `passes()`, `schedule()`, `programs()`, `llvm()` and
+             `assembly()`, each a text; `str()` is all but the kernels
+    raises   ValueError if all are in memory already
+    >>> import bedplate as bp
+    >>> y = (bp.tensor([1.0, 2.0]) + 1) * 2
+    >>> print(bp.explain(y).schedule().split(" from ")[0].rstrip())
     arena: 0 bytes
     region 0:
       map_add_multiply: 1 items, 16 bytes, 4 flops
     """
+    nodes: list[Node] = [getattr(value, "_node", value) for value in values]
     roots = [node for node in nodes if node.block is None]
     if not roots:
-        raise InternalError("explain: the value is in memory already; ask before it is needed")
+        raise ValueError("explain: the value is in memory already; ask before it is needed")
     signature = Signature(topological_order(roots), roots)
     plan = compile_plan(
         signature.lifted(), len(signature.inputs), len(signature.scalars), keep_steps=True

@@ -13,6 +13,7 @@ from bedplate.autograd import (
     value_and_grad,
     vjp,
 )
+from bedplate.compiler.explain import explain
 from bedplate.tensor import functions, random
 from bedplate.tensor.creation import (
     arange,
@@ -48,6 +49,7 @@ __all__ = [
     "empty",
     "empty_like",
     "enable_grad",
+    "explain",
     "eye",
     "from_dlpack",
     "from_numpy",
