@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -21,7 +21,7 @@ from bedplate.cli.train import train
 from bedplate.errors import DeviceError, OutOfMemoryError, UserError
 
 # typer carries its own copy of click in some releases; the classes are found through its own
-_CLICK_ERROR: type[Any] = typer.BadParameter.__mro__[2]
+_CLICK_ERROR = cast(type[Exception], typer.BadParameter.__mro__[2])
 
 app = typer.Typer(
     name="bedplate",
