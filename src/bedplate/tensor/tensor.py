@@ -10,6 +10,7 @@ The operators and the methods that are operations come from the records of the o
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -38,6 +39,7 @@ else:
     from bedplate.ops.operators import Operators
 
 _new = object.__new__
+_adding = threading.RLock()  # two threads may add to the gradient of one leaf
 
 
 class Tensor(Assignment, Operators):
@@ -398,10 +400,11 @@ class Tensor(Assignment, Operators):
         seed = self._seed(grad)
         retain = create_graph if retain_graph is None else retain_graph
         found = walk(self._history(), seed, wrap, retain, create_graph)
-        for leaf, gradient in found.items():
-            tensor = leaf.tensor()
-            if tensor is not None:
-                _accumulate(tensor, gradient, create_graph)
+        with _adding:
+            for leaf, gradient in found.items():
+                tensor = leaf.tensor()
+                if tensor is not None:
+                    _accumulate(tensor, gradient, create_graph)
 
     def _history(self) -> Entry | Leaf:
         if self._entry is None:

@@ -104,3 +104,15 @@ def test_one_generator_for_all() -> None:
     bp.manual_seed(11)
     again = [bp.random.uniform((4,)).tolist() for _ in range(N_THREADS * ROUNDS)]
     assert sorted(drawn) == sorted(again)
+
+
+def test_gradients_of_all_threads_add_up() -> None:
+    x = bp.tensor([1.0, 2.0], dtype=bp.float64, requires_grad=True)
+
+    def work(number: int) -> None:
+        for _ in range(ROUNDS):
+            (x * (number + 1)).sum().backward()
+
+    in_threads(work)
+    assert x.grad is not None
+    assert x.grad.tolist() == [ROUNDS * sum(range(1, N_THREADS + 1))] * 2
