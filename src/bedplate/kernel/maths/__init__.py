@@ -18,6 +18,6 @@ from bedplate.kernel.maths.trigonometry import cos, sin, tan
 
 __all__ = [
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "erf",
-    "erfc", "exp", "exp2", "exp2_flushed", "expm1", "log", "log1p", "log2", "log10", "pow", "rsqrt", "sigmoid",
-    "sin", "sinh", "sqrt", "tan", "tanh",
+    "erfc", "exp", "exp2", "exp2_flushed", "expm1", "log", "log1p", "log2", "log10", "pow",
+    "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh",
 ]  # fmt: skip
