@@ -12,7 +12,8 @@ from typing import Any
 
 from bedplate.dtypes import float32, float64
 from bedplate.errors import CheckpointError, SettingError
-from bedplate.tensor import Tensor, no_grad, tensor, zeros
+from bedplate.graph.pending import thread_state
+from bedplate.tensor import Tensor, no_grad, synchronize, tensor, zeros
 
 CHANGEABLE = ("lr", "weight_decay")
 
@@ -111,6 +112,9 @@ class Optimizer:
                 weight = state.get("master", parameter).detach()
                 grad = parameter.grad.detach().astype(weight.dtype)
                 self._store(parameter, state, self._updated(group, weight, grad, state, shared))
+        if thread_state().watcher is None:
+            # at once: every step has the same plan then, and what is pending stays bounded
+            synchronize()
 
     def _begin(self) -> dict[str, Tensor]:
         """What is done once a step; gives what all parameters' updates share, by name."""
