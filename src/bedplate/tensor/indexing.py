@@ -27,6 +27,7 @@ from bedplate.tensor.data import to_array
 
 FULL = slice(None)
 KINDS = "biufc"
+PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
 
 
 def get(x: Any, key: Any) -> Any:
@@ -42,7 +43,7 @@ def get(x: Any, key: Any) -> Any:
 
 
 def _is_array(item: Any) -> bool:
-    if isinstance(item, np.integer):
+    if type(item) in PLAIN or isinstance(item, np.integer):
         return False
     return hasattr(item, "_node") or isinstance(item, list | bool) or hasattr(item, "__array__")
 
