@@ -17,7 +17,6 @@ it are computed once a row, numbers once a launch.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from bedplate.compiler.cost import register_type
@@ -27,6 +26,7 @@ from bedplate.compiler.program import (
     GENERAL,
     ITEM,
     ROW,
+    TRANSPOSED,
     UNIT,
     Apply,
     CheckedIndex,
@@ -82,12 +82,11 @@ UNROLL_BY_OPS = ((10, 4), (40, 2))
 REDUCE_UNROLL = 2  # one for all, so that a sum does not depend on what it was fused with
 
 
-@functools.cache
-def fused_kernel(program: Program) -> Any:
+def make_kernel(program: Program, emitter: type[Emitter]) -> Any:
     """The kernel of a program; its name says what it does."""
 
     def fused(args: ptr(i64), begin: i64, end: i64, worker: i64) -> None:
-        Emitter(program, args, worker).run(begin, end)
+        emitter(program, args, worker).run(begin, end)
 
     fused.__name__ = fused.__qualname__ = program.name
     fused.__annotations__ = {"args": ptr(i64), "begin": i64, "end": i64, "worker": i64}
@@ -124,7 +123,7 @@ class AccessWords:
         columns = program.n_col_dims - 1 if self.pattern.level == FULL else 0
         self.row_strides = [words.integer() for _ in range(rows)]
         self.col_strides = [words.integer() for _ in range(columns)]
-        general = self.pattern.level == FULL and self.pattern.inner == GENERAL
+        general = self.pattern.level == FULL and self.pattern.inner in (GENERAL, TRANSPOSED)
         self.inner = words.integer() if general else None
         self.extra = [words.integer() for _ in range(extra)]
 
@@ -148,6 +147,8 @@ class Emitter:
             self.reduced_rows, self.parts = words.integer(), words.integer()
         self.row_sizes = [words.integer() for _ in range(program.n_row_dims)]
         self.col_sizes = [words.integer() for _ in range(program.n_col_dims)]
+        if program.tiled:
+            self.tile_rows = words.integer()
         self.access = [
             AccessWords(words, program, i, dtype, extra)
             for i, (dtype, extra) in enumerate(access_kinds(program))
@@ -182,7 +183,7 @@ class Emitter:
         if program.chunked:
             self.block = quotient(item, self.n_chunks)
             first = (item - self.block * self.n_chunks) * self.chunk
-            last = _least(first + self.chunk, last)
+            last = least(first + self.chunk, last)
         self.columns = (first, last)
         row_first, row_last = self._rows_of_block()
         if program.column:
@@ -200,9 +201,9 @@ class Emitter:
             outer = quotient(self.block, self.parts)
             base = outer * self.reduced_rows
             first = base + (self.block - outer * self.parts) * self.rows_per_item
-            return first, _least(first + self.rows_per_item, base + self.reduced_rows)
+            return first, least(first + self.rows_per_item, base + self.reduced_rows)
         first = self.block * self.rows_per_item
-        return first, _least(first + self.rows_per_item, self.n_rows)
+        return first, least(first + self.rows_per_item, self.n_rows)
 
     def _odometer(self, first: Any, last: Any) -> None:
         """Rows of several axes: decode the first, then count on."""
@@ -225,7 +226,7 @@ class Emitter:
 
     def _row(self, row: Any, index: list[Any]) -> None:
         self.row = row
-        pointers = {i: _moved(a.start, a.row_strides, index) for i, a in enumerate(self.access)}
+        pointers = {i: moved(a.start, a.row_strides, index) for i, a in enumerate(self.access)}
         env = dict(self.env)
         for stage, plan in enumerate(self.plans):
             self._scalars(ROW, stage, pointers, env)
@@ -311,12 +312,12 @@ class Emitter:
             self._run(plan, pointers, position * self.col_sizes[-1], totals, shared)
             return
         for index in loop(self.col_sizes[axis]):
-            moved = {
-                i: _moved(pointer, self.access[i].col_strides[axis : axis + 1], [index])
+            inside = {
+                i: moved(pointer, self.access[i].col_strides[axis : axis + 1], [index])
                 for i, pointer in pointers.items()
             }
             below = position * self.col_sizes[axis] + index
-            self._outer_columns(plan, axis + 1, moved, below, totals, shared)
+            self._outer_columns(plan, axis + 1, inside, below, totals, shared)
 
     def _run(
         self, plan: StagePlan, pointers: dict[int, Any], position: Any,
@@ -329,7 +330,7 @@ class Emitter:
             self._vectors(plan, first, last, pointers, {}, shared)
             return
         for start in loop(first, last, BLOCK):
-            stop = _least(start + BLOCK, last)
+            stop = least(start + BLOCK, last)
             unroll = self._unroll(plan)
             running = {
                 i: [Accumulator(t.reduce, self.lanes) for _ in range(unroll)]
@@ -535,11 +536,11 @@ def _apply(value: Apply, inputs: list[Any]) -> Any:
     return emit(register_type(value.dtype), tuple(inputs), value.attributes.attributes)
 
 
-def _least(a: Any, b: Any) -> Any:
+def least(a: Any, b: Any) -> Any:
     return select(a < b, a, b)
 
 
-def _moved(start: Any, strides: list[Any], index: list[Any]) -> Any:
+def moved(start: Any, strides: list[Any], index: list[Any]) -> Any:
     """The start of an access moved along some axes; one without strides stays where it is."""
     for stride, i in zip(strides, index, strict=False):
         start = start + i * stride

@@ -15,7 +15,7 @@ from bedplate.compiler.access import Access, Dims, identity, merged, numel, spli
 from bedplate.compiler.builder import BufferRef, PlanBuilder, View, scratch_bytes
 from bedplate.compiler.combine import combine_kernel
 from bedplate.compiler.domain import aligned
-from bedplate.compiler.emit import fused_kernel
+from bedplate.compiler.fused_kernel import fused_kernel
 from bedplate.compiler.groups import Group
 from bedplate.compiler.program import (
     BROADCAST,
@@ -23,6 +23,7 @@ from bedplate.compiler.program import (
     GENERAL,
     ITEM,
     ROW,
+    TRANSPOSED,
     UNIT,
     Apply,
     CheckedIndex,
@@ -42,6 +43,7 @@ from bedplate.compiler.program import (
 from bedplate.compiler.reductions import BLOCK, accumulator_type
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
+from bedplate.kernel import f32, host
 
 ITEM_ELEMENTS = 16384  # elements of one work item: tens of micro-seconds, so that workers balance
 COLUMN_CHUNK = 4096  # columns whose running sums stay in the first cache
@@ -332,6 +334,9 @@ class ProgramBuilder:
         row_sizes, col_sizes, strides = self._resolve()
         patterns = [self._pattern(u, s) for u, s in zip(self.uses, strides, strict=True)]
         levels, stages = self._place(patterns)
+        tiled = self._tiled(patterns, levels, strides)
+        if tiled is not None:
+            patterns = tiled
         row_wise = any(isinstance(v, Reduce) and v.kind == "row" for v in self.values)
         sinks = [s.value for s in self.stores if patterns[s.access].level == FULL]
         kept = choose_scratch(self.values, levels, stages, sinks)
@@ -340,21 +345,45 @@ class ProgramBuilder:
         program = Program(
             len(row_sizes), len(col_sizes), tuple(self.values), tuple(levels), tuple(stages),
             tuple(patterns), tuple(self.stores), kept, not row_wise, self.column,
-            self._streams(row_sizes, col_sizes),
+            self._streams(strides, len(col_sizes)), tiled is not None,
         )  # fmt: skip
         return program, row_sizes, col_sizes, strides
+
+    def _tiled(
+        self, patterns: list[Pattern], levels: list[int], strides: list[tuple[list[int], list[int]]]
+    ) -> list[Pattern] | None:
+        """The patterns of a tiled kernel, if one pays: an input jumps along the columns, but
+        not along the rows, and nothing else is in the way."""
+        if self.group.rows is not None or ROW in levels or len(strides[0][1]) > 1:
+            return None
+        indexed = {v.access for v in self.values if isinstance(v, Load) and v.index is not None}
+        found = list(patterns)
+        for i, (use, pattern, (rows, _)) in enumerate(
+            zip(self.uses, patterns, strides, strict=True)
+        ):
+            if use.written and pattern.inner != UNIT:
+                return None
+            jumps = pattern.inner == GENERAL and use.base is not None and i not in indexed
+            if jumps and rows and rows[-1] == 1:
+                found[i] = Pattern(FULL, TRANSPOSED)
+        return found if found != patterns else None
 
     def _scratch_bytes(self, kept: tuple[int, ...]) -> int:
         return sum(self.cols * self.values[i].dtype.itemsize for i in kept)
 
-    def _streams(self, row_sizes: list[int], col_sizes: list[int]) -> bool:
-        """Whether all results are long, contiguous and better kept out of the caches."""
-        if row_sizes or len(col_sizes) > 1 or not self.stores:
+    def _streams(self, strides: list[tuple[list[int], list[int]]], column_axes: int) -> bool:
+        """Whether all results are long, aligned and better kept out of the caches."""
+        lanes = host().lanes(f32)
+        if column_axes > 1 or self.column or not self.stores:
             return False
         return all(
-            use.buffer is None and use.size * use.itemsize >= STREAM_BYTES
-            for use in self.uses if use.written
-        )  # fmt: skip
+            use.buffer is None
+            and use.size * use.itemsize >= STREAM_BYTES
+            and cols[-1] == 1
+            and all(row % lanes == 0 for row in rows)
+            for use, (rows, cols) in zip(self.uses, strides, strict=True)
+            if use.written
+        )
 
     # the launch
 
@@ -371,6 +400,9 @@ class ProgramBuilder:
         if self.group.total == 0:
             return
         program, row_sizes, col_sizes, strides = self.build()
+        if program.tiled:
+            self.tile_rows = row_sizes[-1]
+            row_sizes[-1] = -(-self.tile_rows // host().lanes(f32))
         n_rows = math.prod(row_sizes)
         self._inner_columns = math.prod(col_sizes)
         rows_per_item = self._rows_per_item()
@@ -387,6 +419,8 @@ class ProgramBuilder:
         if program.chunked:
             items *= n_chunks
         words += [*row_sizes, *col_sizes]
+        if program.tiled:
+            words.append(self.tile_rows)
         for use, pattern, stride in zip(self.uses, program.patterns, strides, strict=True):
             words += self._access_words(use, pattern, stride)
         for i, value in enumerate(program.values):
@@ -409,7 +443,7 @@ class ProgramBuilder:
             words += stride[0]
         if pattern.level == FULL:
             words += stride[1][:-1]
-            if pattern.inner == GENERAL:
+            if pattern.inner in (GENERAL, TRANSPOSED):
                 words.append(stride[1][-1])
         return words + use.extra
 

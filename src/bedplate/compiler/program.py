@@ -20,7 +20,8 @@ from bedplate.dtypes import DType
 from bedplate.ops.record import Op
 
 ITEM, ROW, FULL = 0, 1, 2
-BROADCAST, UNIT, GENERAL = 0, 1, 2  # strides of the innermost column axis
+# strides of the innermost column axis; TRANSPOSED: any, but 1 along the innermost row axis
+BROADCAST, UNIT, GENERAL, TRANSPOSED = 0, 1, 2, 3
 # instructions above which keeping a value between stages beats computing it again
 EXPENSIVE = 8
 
@@ -122,7 +123,14 @@ class Store:
 
 @dataclass(frozen=True)
 class Program:
-    """See the head of this file; `scratch` are the FULL values kept between stages."""
+    """See the head of this file.
+
+    scratch   the FULL values kept between stages
+    chunked   an item takes a chunk of the columns
+    column    there are sums over rows, so an item is a block of the rows that one sum takes
+    stream    results pass the caches by
+    tiled     the innermost row axis counts tiles of rows; see emit_tiled.py
+    """
 
     n_row_dims: int
     n_col_dims: int
@@ -135,6 +143,7 @@ class Program:
     chunked: bool
     column: bool
     stream: bool
+    tiled: bool = False
 
     @functools.cached_property
     def key(self) -> int:

@@ -141,26 +141,27 @@ def _is_leaf(node: Node) -> bool:
 def _with_copies(roots: Roots) -> Roots:
     """Put a copy under each view whose access has no strided form, and under strided results."""
     known: dict[Node, Access | None] = {}
+    copies: dict[Node, Node] = {}
     new: dict[Node, Node] = {}
     for node in topological_order(roots):
         inputs = tuple([new[each] for each in node.inputs])
         current = with_inputs(node, inputs) if _changed(inputs, node.inputs) else node
         if is_alias(current) and access_of(current, known) is None:
-            current = with_inputs(current, (copied(current.inputs[0]),))
+            current = with_inputs(current, (_copy_of(current.inputs[0], copies),))
             known[current.inputs[0]] = identity(current.inputs[0])
             known[current] = access_of(current, {})
         elif current.op.kind in ("kernel", "gather"):
-            current = _readable(current, known)
+            current = _readable(current, known, copies)
         new[node] = current
     return [_stored(new[root], known) for root in roots]
 
 
-def _readable(node: Node, known: dict[Node, Access | None]) -> Node:
+def _readable(node: Node, known: dict[Node, Access | None], copies: dict[Node, Node]) -> Node:
     """Copies under those inputs of an op that it cannot read by one stride an axis."""
     inputs = []
     for position, source in enumerate(node.inputs):
         indices = node.op.name == "take" and position == 1
-        inputs.append(source if indices or _by_strides(source, known) else copied(source))
+        inputs.append(source if indices or _by_strides(source, known) else _copy_of(source, copies))
     return with_inputs(node, tuple(inputs)) if _changed(tuple(inputs), node.inputs) else node
 
 
@@ -170,6 +171,10 @@ def _by_strides(node: Node, known: dict[Node, Access | None]) -> bool:
         return False
     axes = by_axes(access.dims, node.shape) if 0 not in node.shape else []
     return axes is not None and all(len(merged(axis)) <= 1 for axis in axes)
+
+
+def _copy_of(node: Node, copies: dict[Node, Node]) -> Node:
+    return copies.setdefault(node, copied(node))
 
 
 def copied(node: Node) -> Node:
