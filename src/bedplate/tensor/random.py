@@ -122,15 +122,17 @@ def default_generator() -> Generator:
     return _default[0]
 
 
-def manual_seed(seed: int) -> Generator:
-    """Start the default generator anew; returns it.
+def manual_seed(seed: int) -> None:
+    """Start the default generator anew.
 
     >>> import bedplate as bp
-    >>> _ = bp.manual_seed(7); a = bp.random.uniform((2,)).tolist()
-    >>> _ = bp.manual_seed(7); a == bp.random.uniform((2,)).tolist()
+    >>> bp.manual_seed(7)
+    >>> a = bp.random.uniform((2,)).tolist()
+    >>> bp.manual_seed(7)
+    >>> a == bp.random.uniform((2,)).tolist()
     True
     """
-    return default_generator().manual_seed(seed)
+    default_generator().manual_seed(seed)
 
 
 def get_state() -> Tensor:

@@ -14,6 +14,7 @@ from bedplate.graph.pending import CHECK_EVERY, thread_state
 
 
 def test_a_long_loop_is_bounded() -> None:  # B44
+    bp.synchronize()
     x = bp.ones(4)
     longest = 0
     with bp.no_grad(), bp.config(pending_nodes=500):
