@@ -7,9 +7,12 @@ is read off its reference count: this decides what is kept, never what a value i
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from bedplate.compiler.plan import Plan, compile_plan
@@ -170,11 +173,26 @@ def find_plan(signature: Signature, wishes: tuple[tuple[int, int], ...] = ()) ->
     if plan is not None:
         _plans.move_to_end(key)
         return plan
-    plan = compile_plan(signature.lifted(), len(signature.inputs), len(signature.scalars), wishes)
+    with _without_collector():
+        plan = compile_plan(
+            signature.lifted(), len(signature.inputs), len(signature.scalars), wishes
+        )
     _plans[key] = plan
     if len(_plans) > PLAN_CACHE_SIZE:
         _plans.popitem(last=False)
     return plan
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """No garbage collection: compiling makes many objects that stay, which it would walk over."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def clear_plans() -> None:

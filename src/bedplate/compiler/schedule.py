@@ -47,53 +47,59 @@ def allow_overwriting(
 ) -> list[bool]:
     """For each pair (new, old): whether `new` may be the memory of `old`.
 
-    That is so if one launch writes `new`, and all that read `old` run in regions before, or
-    are that launch, which says that it can work in place. A launch whose results nobody reads
-    is moved behind the readers where that helps.
+    That is so if all that read `old` run in regions before `new` is first written, or are the
+    launch that writes it first, which says that it can work in place. A launch whose results
+    nobody reads is moved behind the readers where that helps.
     """
+    users = _Users(regions)
     for new, old in pairs:
-        _move_behind(regions, new, old)
-    return [_may_overwrite(regions, new, old) for new, old in pairs]
+        users.move_behind(new, old)
+    return [users.may_overwrite(new, old) for new, old in pairs]
 
 
-def _level_of(regions: list[list[Launch]], launch: Launch) -> int:
-    return next(i for i, region in enumerate(regions) if any(each is launch for each in region))
+class _Users:
+    """Who writes and who reads each buffer, and in which region."""
 
+    def __init__(self, regions: list[list[Launch]]) -> None:
+        self.regions = regions
+        self.level: dict[int, int] = {}
+        self.writers: dict[BufferRef, list[Launch]] = {}
+        self.readers: dict[BufferRef, list[Launch]] = {}
+        for level, region in enumerate(regions):
+            for launch in region:
+                self.level[id(launch)] = level
+                for buffer in launch.writes:
+                    self.writers.setdefault(buffer, []).append(launch)
+                for buffer in launch.reads:
+                    self.readers.setdefault(buffer, []).append(launch)
 
-def _touching(
-    regions: list[list[Launch]], buffer: BufferRef
-) -> tuple[list[Launch], list[tuple[int, Launch]]]:
-    """Who writes a buffer, and who reads it where."""
-    writers = [x for region in regions for x in region if buffer in x.writes]
-    readers = [(i, x) for i, region in enumerate(regions) for x in region if buffer in x.reads]
-    return writers, readers
+    def move_behind(self, new: BufferRef, old: BufferRef) -> None:
+        """Put the launch that writes `new` behind all that read `old`, if nothing follows it."""
+        writers = self.writers.get(new, [])
+        if len(writers) != 1:
+            return
+        (writer,) = writers
+        level = self.level[id(writer)]
+        others = [x for x in self.readers.get(old, []) if x is not writer]
+        last = max((self.level[id(x)] for x in others), default=-1)
+        if last < level or any(buffer in self.readers for buffer in writer.writes):
+            return
+        self.regions[level] = [x for x in self.regions[level] if x is not writer]
+        if last + 1 == len(self.regions):
+            self.regions.append([])
+        self.regions[last + 1].append(writer)
+        self.level[id(writer)] = last + 1
 
-
-def _move_behind(regions: list[list[Launch]], new: BufferRef, old: BufferRef) -> None:
-    writers, _ = _touching(regions, new)
-    if len(writers) != 1:
-        return
-    (writer,) = writers
-    level = _level_of(regions, writer)
-    last = max((i for i, x in _touching(regions, old)[1] if x is not writer), default=-1)
-    is_read = any(b in x.reads for b in writer.writes for region in regions for x in region)
-    if last < level or is_read:
-        return
-    regions[level] = [x for x in regions[level] if x is not writer]
-    while len(regions) <= last + 1:
-        regions.append([])
-    regions[last + 1].append(writer)
-
-
-def _may_overwrite(regions: list[list[Launch]], new: BufferRef, old: BufferRef) -> bool:
-    writers, _ = _touching(regions, new)
-    if len(writers) != 1 or writers[0].shared:
-        return False
-    level = _level_of(regions, writers[0])
-    for i, reader in _touching(regions, old)[1]:
-        if reader is writers[0]:
-            if not any(a is old and b is new for a, b in reader.in_place):
-                return False
-        elif i >= level:
+    def may_overwrite(self, new: BufferRef, old: BufferRef) -> bool:
+        writers = self.writers.get(new, [])
+        if not writers or any(x.shared for x in writers):
             return False
-    return True
+        first = min(writers, key=lambda x: self.level[id(x)])
+        level = self.level[id(first)]
+        for reader in self.readers.get(old, []):
+            if reader is first:
+                if not any(a is old and b is new for a, b in reader.in_place):
+                    return False
+            elif self.level[id(reader)] >= level:
+                return False
+        return True
