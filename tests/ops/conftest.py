@@ -188,5 +188,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         "composed_case": lambda: [case for case in plain if case.op.expand is not None],
         "layout": lambda: LAYOUTS,
     }
-    for name in set(metafunc.fixturenames) & set(chosen):
+    for name in [name for name in chosen if name in metafunc.fixturenames]:
         metafunc.parametrize(name, chosen[name](), ids=str)
