@@ -13,12 +13,15 @@ from bedplate.graph.node import Node
 from bedplate.ops import (
     activations,
     arithmetic,
+    bits,
     comparison,
     convert,
     creation,
     exponential,
+    extremes,
     gather,
     indexing,
+    positions,
     reduce,
     regions,
     rounding,
@@ -76,17 +79,17 @@ class Operators:
     __neg__ = arithmetic.negative
     __pos__ = arithmetic.positive
     __abs__ = arithmetic.abs_
-    __invert__ = comparison.bitwise_invert
-    __and__ = comparison.bitwise_and
-    __rand__ = _reflected(comparison.bitwise_and)
-    __or__ = comparison.bitwise_or
-    __ror__ = _reflected(comparison.bitwise_or)
-    __xor__ = comparison.bitwise_xor
-    __rxor__ = _reflected(comparison.bitwise_xor)
-    __lshift__ = comparison.left_shift
-    __rlshift__ = _reflected(comparison.left_shift)
-    __rshift__ = comparison.right_shift
-    __rrshift__ = _reflected(comparison.right_shift)
+    __invert__ = bits.bitwise_invert
+    __and__ = bits.bitwise_and
+    __rand__ = _reflected(bits.bitwise_and)
+    __or__ = bits.bitwise_or
+    __ror__ = _reflected(bits.bitwise_or)
+    __xor__ = bits.bitwise_xor
+    __rxor__ = _reflected(bits.bitwise_xor)
+    __lshift__ = bits.left_shift
+    __rlshift__ = _reflected(bits.left_shift)
+    __rshift__ = bits.right_shift
+    __rrshift__ = _reflected(bits.right_shift)
     __lt__ = comparison.less
     __le__ = comparison.less_equal
     __gt__ = comparison.greater
@@ -107,9 +110,9 @@ class Operators:
     sign = arithmetic.sign
     square = arithmetic.square
     reciprocal = arithmetic.reciprocal
-    minimum = arithmetic.minimum
-    maximum = arithmetic.maximum
-    clip = clamp = arithmetic.clip
+    minimum = extremes.minimum
+    maximum = extremes.maximum
+    clip = clamp = extremes.clip
     matmul = products.matmul
 
     isnan = comparison.isnan
@@ -170,8 +173,8 @@ class Operators:
     min = amin = reduce.min_
     all = reduce.all_
     any = reduce.any_
-    argmax = reduce.argmax
-    argmin = reduce.argmin
+    argmax = positions.argmax
+    argmin = positions.argmin
     mean = statistics.mean
     var = statistics.var
     std = statistics.std

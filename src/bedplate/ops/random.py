@@ -30,16 +30,9 @@ from bedplate.dtypes import (
 from bedplate.errors import DTypeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.arithmetic import add, multiply, remainder, subtract
+from bedplate.ops.bits import bitwise_and, bitwise_or, left_shift, right_shift
 from bedplate.ops.build import Value, as_type, broadcast_shapes, number
-from bedplate.ops.comparison import (
-    bitwise_and,
-    bitwise_or,
-    equal,
-    greater_equal,
-    left_shift,
-    less,
-    right_shift,
-)
+from bedplate.ops.comparison import equal, greater_equal, less
 from bedplate.ops.convert import where
 from bedplate.ops.creation import full, index_along
 from bedplate.ops.exponential import log, sqrt

@@ -1,4 +1,4 @@
-"""Reductions: sum, prod, max, min, all, any, argmax, argmin.
+"""Reductions: sum, prod, max, min, all, any.
 
 A reduce node keeps its axes with size 1; the functions here take them away afterwards. float16
 and bfloat16 are accumulated in float32 and narrowed once.
@@ -29,7 +29,7 @@ from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.arithmetic import divide, multiply
 from bedplate.ops.build import Value, as_type, normalised_axes, number
 from bedplate.ops.comparison import equal, logical_and, logical_or, not_equal
-from bedplate.ops.elementwise import NARROW_FLOATS, NUMBERS, widened
+from bedplate.ops.elementwise import NUMBERS, widened
 from bedplate.ops.record import NoGradient, Op, Sample, apply, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.regions import concat, slice_
@@ -44,7 +44,7 @@ def accumulator(dtype: DType) -> DType:
     return float32 if dtype in (float16, bfloat16) else dtype
 
 
-def _rule(name: str, accepted: tuple[DType, ...], result: DType | None, empty: bool) -> Any:
+def reduce_rule(name: str, accepted: tuple[DType, ...], result: DType | None, empty: bool) -> Any:
     allowed = frozenset(accepted)
 
     def infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
@@ -88,7 +88,7 @@ SUM = register(
     Op(
         "sum",
         "reduce",
-        _rule("sum", NUMBERS, None, empty=True),
+        reduce_rule("sum", NUMBERS, None, empty=True),
         reference=widened(lambda x, *, axes: np.sum(x, axis=axes, keepdims=True)),
         gradient=sum_gradient,
         initial=lambda dtype: 0,
@@ -134,7 +134,7 @@ PROD = register(
     Op(
         "prod",
         "reduce",
-        _rule("prod", NUMBERS, None, empty=True),
+        reduce_rule("prod", NUMBERS, None, empty=True),
         reference=widened(lambda x, *, axes: np.prod(x, axis=axes, keepdims=True)),
         gradient=prod_gradient,
         initial=lambda dtype: 1,
@@ -187,7 +187,7 @@ MAX = register(
     Op(
         "max",
         "reduce",
-        _rule("max", NUMBERS, None, empty=False),
+        reduce_rule("max", NUMBERS, None, empty=False),
         reference=widened(lambda x, *, axes: np.max(x, axis=axes, keepdims=True)),
         gradient=max_gradient,
         initial=least,
@@ -202,7 +202,7 @@ MIN = register(
     Op(
         "min",
         "reduce",
-        _rule("min", NUMBERS, None, empty=False),
+        reduce_rule("min", NUMBERS, None, empty=False),
         reference=widened(lambda x, *, axes: np.min(x, axis=axes, keepdims=True)),
         gradient=min_gradient,
         initial=greatest,
@@ -217,7 +217,7 @@ ALL = register(
     Op(
         "all",
         "reduce",
-        _rule("all", (bool_,), bool_, empty=True),
+        reduce_rule("all", (bool_,), bool_, empty=True),
         reference=lambda x, *, axes: np.all(x, axis=axes, keepdims=True),
         gradient=NoGradient("its values are true or false"),
         initial=lambda dtype: True,
@@ -232,7 +232,7 @@ ANY = register(
     Op(
         "any",
         "reduce",
-        _rule("any", (bool_,), bool_, empty=True),
+        reduce_rule("any", (bool_,), bool_, empty=True),
         reference=lambda x, *, axes: np.any(x, axis=axes, keepdims=True),
         gradient=NoGradient("its values are true or false"),
         initial=lambda dtype: False,
@@ -243,35 +243,6 @@ ANY = register(
         doc="Whether any element over `axes` is true.",
     )
 )
-
-
-def _position(name: str, function: Callable[..., Any]) -> Op:
-    def reference(x: Any, *, axes: Shape) -> Any:
-        wide = x.astype(np.float32) if x.dtype in NARROW_FLOATS else x
-        return np.expand_dims(function(wide, axis=axes[0]), axes[0]).astype(np.int64)
-
-    return register(
-        Op(
-            name,
-            "reduce",
-            _rule(name, NUMBERS, int64, empty=False),
-            reference=reference,
-            gradient=NoGradient("its values are indices"),
-            accumulate=accumulator,
-            dtypes=NUMBERS,
-            samples=(
-                floats((3, 7), axes=(1,)),
-                mixed(lambda r: [r.integers(0, 3, (5, 9)) * 1.0], "ties", axes=(0,)),
-                mixed(lambda r: [np.array([1.0, np.nan, 3.0, np.nan])], "NaN wins", axes=(0,)),
-                integers((4, 6), axes=(1,)),
-            ),
-            doc="The first index of that element along one axis; the first NaN wins.",
-        )
-    )
-
-
-ARGMAX = _position("argmax", np.argmax)
-ARGMIN = _position("argmin", np.argmin)
 
 
 def axis_words(function: Callable[..., Value]) -> Callable[..., Value]:
@@ -390,38 +361,3 @@ def any_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     True
     """
     return reduced(ANY, as_type(x, bool_), axis, keepdims)
-
-
-def _positioned(op: Op, x: Value, axis: int | None, keepdims: bool) -> Value:
-    if axis is not None:
-        return reduced(op, x, axis, keepdims)
-    found = reduced(op, reshape(x, (-1,)), 0, False)
-    return reshape(found, (1,) * len(x.shape)) if keepdims else found
-
-
-@axis_words
-def argmax(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
-    """The index of the largest element along an axis, the first if there are several.
-
-    axis     None: of the flattened value
-    returns  int64; the first NaN counts as largest
-    raises   ShapeError for an empty axis
-    >>> import bedplate as bp
-    >>> bp.argmax(bp.tensor([1.0, 3.0, 3.0])).item()
-    1
-    """
-    return _positioned(ARGMAX, x, axis, keepdims)
-
-
-@axis_words
-def argmin(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
-    """The index of the smallest element along an axis, the first if there are several.
-
-    axis     None: of the flattened value
-    returns  int64; the first NaN counts as smallest
-    raises   ShapeError for an empty axis
-    >>> import bedplate as bp
-    >>> bp.argmin(bp.tensor([1.0, 3.0, 1.0])).item()
-    0
-    """
-    return _positioned(ARGMIN, x, axis, keepdims)

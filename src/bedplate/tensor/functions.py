@@ -5,12 +5,9 @@
 from bedplate.ops.activations import erf, gelu, relu, sigmoid, silu, softplus
 from bedplate.ops.arithmetic import (
     add,
-    clip,
     divide,
     floor_divide,
     fmod,
-    maximum,
-    minimum,
     multiply,
     negative,
     positive,
@@ -23,18 +20,21 @@ from bedplate.ops.arithmetic import (
 )
 from bedplate.ops.arithmetic import abs_ as abs
 from bedplate.ops.attention import attention
-from bedplate.ops.comparison import (
+from bedplate.ops.bits import (
     bitwise_and,
     bitwise_invert,
     bitwise_or,
     bitwise_xor,
+    left_shift,
+    right_shift,
+)
+from bedplate.ops.comparison import (
     equal,
     greater,
     greater_equal,
     isfinite,
     isinf,
     isnan,
-    left_shift,
     less,
     less_equal,
     logical_and,
@@ -42,17 +42,18 @@ from bedplate.ops.comparison import (
     logical_or,
     logical_xor,
     not_equal,
-    right_shift,
 )
 from bedplate.ops.convert import astype, where
 from bedplate.ops.creation import full_like, one_hot, ones_like, tril, triu, zeros_like
 from bedplate.ops.exponential import exp, exp2, expm1, log, log10, log1p, log2, rsqrt, sqrt
 from bedplate.ops.exponential import pow_ as pow
+from bedplate.ops.extremes import clip, maximum, minimum
 from bedplate.ops.gather import embedding, take, take_along_axis
 from bedplate.ops.losses import cross_entropy, mse_loss
 from bedplate.ops.matmul import matmul
 from bedplate.ops.norms import layer_norm, rms_norm
-from bedplate.ops.reduce import argmax, argmin, prod
+from bedplate.ops.positions import argmax, argmin
+from bedplate.ops.reduce import prod
 from bedplate.ops.reduce import all_ as all
 from bedplate.ops.reduce import any_ as any
 from bedplate.ops.reduce import max_ as max
