@@ -56,6 +56,7 @@ from bedplate.ops.attention_tiles import (
     add_outer,
     add_weighted,
     clear,
+    for_each,
     head_chunks,
     n_keys_there,
     pack_transposed,
@@ -259,25 +260,18 @@ class Block:
         )  # fmt: skip
 
     def _pack(self) -> None:
-        """Transpose q, grad_out and out, the last to where dq is summed later.
-
-        One loop over the three, so that the transposition is compiled once.
-        """
-        own, heads = self.own, self.queries
-        one = constant(self.g.accumulator, 1.0)
+        """Transpose q, grad_out and out, the last to where dq is summed later."""
+        g, own, heads = self.g, self.own, self.queries
         operands = [
             (heads.q, heads.q_row, self.scale * LOG2_E, own.queries),
             (heads.grad, heads.grad_row, self.scale, own.grads),
-            (heads.out, heads.out_row, one, own.dq),
+            (heads.out, heads.out_row, constant(g.accumulator, 1.0), own.dq),
         ]
-        for which in loop(len(operands)):
-            chosen = operands[-1]
-            for i, operand in enumerate(operands[:-1]):
-                chosen = tuple(
-                    select(which == i, a, b) for a, b in zip(operand, chosen, strict=True)
-                )
-            source, stride, scale, to = chosen
-            pack_transposed(self.g, source, stride, self.first, self.n_queries, scale, to)
+        for_each(
+            operands, lambda source, stride, scale, to: pack_transposed(
+                g, source, stride, self.first, self.n_queries, scale, to
+            )
+        )  # fmt: skip
 
     def _rows(self, source: Value, stride: Value, staged: Value) -> TileRows:
         """The block's rows as they lie, for the products that sum over queries."""
@@ -316,9 +310,15 @@ class Block:
         begin, end = self.span.within(tile)
         key_rows = tile_rows(g, keys.k, keys.k_row, tile, begin, end, own.wide_keys)
         value_rows = tile_rows(g, keys.v, keys.v_row, tile, begin, end, own.wide_values)
-        scores(g, key_rows, own.queries, begin, end, own.weights)
+        last = end - 1
+        for_each(
+            [(key_rows.base, key_rows.stride, own.queries, own.weights),
+             (value_rows.base, value_rows.stride, own.grads, own.slopes)],
+            lambda base, stride, packed, to: scores(
+                g, TileRows(base, stride, last), packed, begin, end, to
+            ),
+        )  # fmt: skip
         self.span.hide(own.weights, tile, begin, end)
-        scores(g, value_rows, own.grads, begin, end, own.slopes)
         for key in loop(begin, end):
             for v in range(N_VECTORS):
                 place = key * g.queries + v * g.lanes
@@ -328,8 +328,14 @@ class Block:
                 store(own.slopes + place, weight * slope)
         add_weighted(g, key_rows, own.slopes, begin, end, own.dq)
         rows = tile * g.head_dim
-        add_outer(g, own.weights, grad_rows, begin, end, keys.dv + rows)
-        add_outer(g, own.slopes, query_rows, begin, end, keys.dk + rows)
+        last_query = query_rows.last
+        for_each(
+            [(own.weights, grad_rows.base, grad_rows.stride, keys.dv + rows),
+             (own.slopes, query_rows.base, query_rows.stride, keys.dk + rows)],
+            lambda weights, base, stride, to: add_outer(
+                g, weights, TileRows(base, stride, last_query), begin, end, to
+            ),
+        )  # fmt: skip
 
 
 __all__ = ["Geometry", "Span", "backward_kernel", "scratch_elements"]

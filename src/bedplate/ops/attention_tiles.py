@@ -96,6 +96,16 @@ class Geometry:
         return WIDE_ROWS if host().vector_bits >= 512 else NARROW_ROWS
 
 
+def for_each(operands: Sequence[tuple[Value, ...]], body: Callable[..., None]) -> None:
+    """body(*operand) for each operand in a run-time loop: the body is compiled once."""
+    for which in loop(len(operands)):
+        chosen = operands[-1]
+        for i, operand in enumerate(operands[:-1]):
+            here = which == i
+            chosen = tuple(select(here, a, b) for a, b in zip(operand, chosen, strict=True))
+        body(*chosen)
+
+
 def transpose(rows: list[Value]) -> list[Value]:
     """n vectors of n lanes as the n columns, in n log2(n) shuffles."""
     n = len(rows)
