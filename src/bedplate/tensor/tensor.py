@@ -31,7 +31,7 @@ from bedplate.tensor.assignment import Assignment
 from bedplate.tensor.data import to_array
 from bedplate.tensor.text import tensor_text
 from bedplate.tensor.transfer import Transfer
-from bedplate.tensor.values import array_of, flush_if_large, leaf_node
+from bedplate.tensor.values import array_of, compute, flush_if_large, leaf_node
 
 if TYPE_CHECKING:  # the same members, with the types that users see
     from bedplate.tensor.functions import Methods as Operators
@@ -184,7 +184,7 @@ class Tensor(Assignment, Operators):
 
     def realise(self) -> Tensor:
         """Compute the value now; returns the tensor itself."""
-        array_of(self)
+        compute(self)
         return self
 
     def __bool__(self) -> bool:
@@ -288,9 +288,8 @@ class Tensor(Assignment, Operators):
         return self.astype(dtype)
 
     def _to_device(self, device: Device) -> Tensor:
-        array_of(self)
+        source = compute(self)
         state = LOCAL.state
-        source = self._node
         # values are never written, and both devices read host memory: nothing is copied
         node = buffer(source.block, source.shape, source.dtype, device)
         node.site = user_site()

@@ -38,8 +38,8 @@ def flush_if_large(state: ThreadState) -> None:
         flush(state)
 
 
-def array_of(tensor: Any) -> np.ndarray[Any, Any]:
-    """The value of a tensor, computed if need be: a view that must not be written.
+def compute(tensor: Any) -> Node:
+    """The node of a tensor, with its value, which is computed if need be.
 
     raises  whatever the computation raises, each time it is asked for
     """
@@ -51,7 +51,12 @@ def array_of(tensor: Any) -> np.ndarray[Any, Any]:
         state.cuts += 1
     if node.block is None:
         flush(state, node)
-    return node.array()
+    return node
+
+
+def array_of(tensor: Any) -> np.ndarray[Any, Any]:
+    """The value of a tensor, computed if need be: a view that must not be written."""
+    return compute(tensor).array()
 
 
 def leaf_node(array: np.ndarray[Any, Any], device: Device) -> Node:
