@@ -74,7 +74,9 @@ def constant(value: Scalar, dtype: DType, device: Any) -> Node:
     kind = dtype.kind
     value = float(value) if kind == "f" else bool(value) if kind == "b" else int(value)
     found = _cache.get((value, dtype))
-    if found is not None and found.device == device and (value or _same_sign(found, value)):
+    # one that somebody read holds memory by now, and is no plain number for the compiler
+    shared = found is not None and found.block is None and found.device == device
+    if found is not None and shared and (value or _same_sign(found, value)):
         return found
     node = Node(CONSTANT, (), {"value": value, "dtype": dtype}, (), dtype, device)
     if len(_cache) < CACHE_SIZE and value == value:

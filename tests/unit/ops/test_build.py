@@ -79,6 +79,14 @@ def test_equal_constants_share_a_node() -> None:
     assert constant(2.0, dtypes.float32, "there").device == "there"
 
 
+def test_a_constant_that_was_read_is_not_shared() -> None:
+    read = constant(3.0, dtypes.float32, "here")
+    read.realise(object())
+    again = constant(3.0, dtypes.float32, "here")
+    assert again is not read
+    assert again.block is None
+
+
 def test_axes_are_sorted_and_counted_from_the_front() -> None:
     x = node((2, 3, 4))
     assert normalised_axes("sum", (-1, 0), x) == (0, 2)
