@@ -108,6 +108,15 @@ def test_it_learns_and_the_checkpoint_is_what_was_trained(corpus):
     assert text.startswith("def ")
 
 
+def test_the_step_is_captured_once_and_replayed(corpus):
+    trainer = Trainer(settings(corpus, "run"))
+    for _ in range(4):
+        trainer.train_step()
+    lines = trainer._captured.report().splitlines()
+    assert len(lines) == 2
+    assert "replayed from now on" in lines[1]
+
+
 def test_progress_says_where_a_run_stands(corpus):
     seen = []
     train(settings(corpus, "run"), seen.append)

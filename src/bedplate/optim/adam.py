@@ -8,7 +8,7 @@ from typing import Any
 from bedplate.dtypes import float64
 from bedplate.errors import SettingError
 from bedplate.optim.optimizer import Optimizer, ParameterGroup
-from bedplate.tensor import Tensor, arange, isfinite, no_grad, where, zeros
+from bedplate.tensor import Tensor, arange, isfinite, no_grad, tensor, where, zeros
 
 
 def _check(name: str, betas: tuple[float, float], eps: float) -> None:
@@ -131,8 +131,8 @@ class SkipStepAdamW(AdamW):
         self.window, self.sigma = window, sigma
         self.losses = zeros((window,), dtype=float64).realise()
         self.grad_norms = zeros((window,), dtype=float64).realise()
-        self.n_seen = zeros((), dtype=float64).realise()
-        self.n_skipped = zeros((), dtype=float64).realise()
+        self.n_seen = tensor(0.0, dtype=float64)
+        self.n_skipped = tensor(0.0, dtype=float64)
 
     def step(self, loss: Tensor | None = None, grad_norm: Tensor | None = None) -> None:
         """Update every parameter that has a gradient, unless the step is an outlier."""

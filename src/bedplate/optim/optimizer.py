@@ -54,7 +54,7 @@ class Optimizer:
         self.param_groups: list[ParameterGroup] = []
         self.names: list[str] = []
         self.state: list[dict[str, Tensor]] = []  # by position over all groups
-        self.step_count = zeros((), dtype=float64).realise()
+        self.step_count = tensor(0.0, dtype=float64)
         given = list(params)
         if not given:
             raise SettingError("optimizer: got no parameters\n  give it model.parameters()")

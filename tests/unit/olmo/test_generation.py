@@ -47,6 +47,15 @@ def test_one_call_after_the_other_gives_the_same(small_model):
     assert model.generate(IDS, max_new_tokens=9).tolist() == first
 
 
+def test_the_step_of_one_token_is_captured_once_and_replayed(small_model):
+    model = small_model()
+    for _ in range(2):
+        model.generate(IDS, max_new_tokens=6)
+    lines = model.captured_step.report().splitlines()
+    assert len(lines) == 2
+    assert "replayed from now on" in lines[1]
+
+
 def test_sliding_layers_take_constant_memory(small_model):
     model = small_model(layer_types=["sliding_attention"] * 3)
     cache = Cache(model.config)
