@@ -44,7 +44,7 @@ imports: dev-environment ## the floors of ARCHITECTURE.md, by import-linter
 	@$(BIN)/lint-imports
 
 docs: dev-environment ## the site, into site/; a warning is an error
-	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs site
+	@$(BIN)/python -m sphinx -W --keep-going -q -E -b html docs site
 	@echo "site/index.html"
 
 peer: peer-environment ## tests against torch and transformers, in an environment of their own

@@ -31,6 +31,7 @@ autodoc_typehints = "none"
 exclude_patterns = ["README.md"]
 # docstrings are plain text: what they name in code is code, not a cross reference
 default_role = "code"
+smartquotes = False
 
 
 def show_as_written(
