@@ -38,7 +38,7 @@ class Signature:
         number = self.number
         number[node] = i
         op = node.op
-        if node.block is not None or op.name == "placeholder":
+        if is_input(node):
             self.inputs.append(node)
             return node.shape, node.dtype
         if op.name == "constant" and is_scalar(node):
@@ -58,7 +58,7 @@ class Signature:
         new: dict[Node, Node] = {}
         n_inputs = n_scalars = 0
         for node in self.order:
-            if node.block is not None or node.op.name == "placeholder":
+            if is_input(node):
                 new[node] = placeholder(n_inputs, node.shape, node.dtype, node.device)
                 n_inputs += 1
             elif node.op.name == "constant" and is_scalar(node):
@@ -77,6 +77,12 @@ class Signature:
                     node.site,
                 )
         return [new[root] for root in self.roots]
+
+
+def is_input(node: Node) -> bool:
+    """Whether a run is given the node's value. A constant stays one, even where it has memory."""
+    name = node.op.name
+    return (node.block is not None and name != "constant") or name == "placeholder"
 
 
 def is_scalar(node: Node) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bedplate.autograd.tape import Leaf
+from bedplate.compiler.signature import is_input
 from bedplate.errors import CaptureError
 from bedplate.graph.node import Node, topological_order
 from bedplate.graph.pending import LOCAL
@@ -203,9 +204,9 @@ class _Recorder:
                 if node not in self.nodes:
                     raise _kept_inside(node)
                 made.inputs[node] = node.attributes["index"]
-            elif node.block is not None:
+            elif is_input(node):
                 reader = watch.readers.get(node)
-                if reader is None:
+                if reader is None or sys.getrefcount(reader) <= 3:  # it was made inside
                     digests.append(_digest(node))
                 elif id(reader) in initial:
                     made.inputs[node] = GradientOf(self._owner(initial[id(reader)]))

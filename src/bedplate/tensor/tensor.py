@@ -77,9 +77,14 @@ class Tensor(Assignment, Operators):
 
     # ---- what it is
 
-    shape: Shape = property(attrgetter("_node.shape"), doc="Sizes, a tuple of ints.")  # type: ignore[assignment]
-    dtype: DType = property(attrgetter("_node.dtype"), doc="The dtype of its elements.")  # type: ignore[assignment]
-    device: Device = property(attrgetter("_node.device"), doc="Where its value lives.")  # type: ignore[assignment]
+    if TYPE_CHECKING:
+        shape: Shape
+        dtype: DType
+        device: Device
+    else:  # properties that run no Python: every operation reads some
+        shape = property(attrgetter("_node.shape"), doc="Sizes, a tuple of ints.")
+        dtype = property(attrgetter("_node.dtype"), doc="The dtype of its elements.")
+        device = property(attrgetter("_node.device"), doc="Where its value lives.")
 
     @property
     def ndim(self) -> int:
@@ -154,6 +159,7 @@ class Tensor(Assignment, Operators):
 
     def _alias(self) -> Tensor:
         """Another tensor with the same value and history."""
+        self._show_read()
         return wrap(self._node, self._entry)
 
     # ---- values

@@ -295,6 +295,18 @@ def test_memory_is_flat_over_many_calls():
         before = len(gc.get_objects())
         for _ in range(300):
             step(x)
-        assert len(gc.get_objects()) - before < 50
+        assert len(gc.get_objects()) - before < 150  # one a step would be 300
     finally:
         gc.enable()
+
+
+def test_constants_made_inside_are_constants_even_if_they_have_memory():
+    bp.ones(()).realise()
+
+    @jit
+    def step(x):
+        return x * bp.ones(()) + bp.tensor([1.0, 2.0])
+
+    for _ in range(4):
+        assert step(bp.tensor([3.0, 4.0])).tolist() == [4.0, 6.0]
+    assert "replayed from now on" in step.report()
