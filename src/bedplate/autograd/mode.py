@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from bedplate.graph.pending import LOCAL
 
@@ -34,7 +34,7 @@ class _Mode:
             with type(self)():
                 return function(*arguments, **keywords)
 
-        return run  # type: ignore[return-value]
+        return cast(F, run)
 
 
 class no_grad(_Mode):

@@ -62,10 +62,11 @@ class Operation:
     """
 
     constants: tuple[str, ...] = ()
-    apply: Callable[..., Any] = _Apply()  # type: ignore[assignment]
+    apply: Any = _Apply()
     # attributes and not methods, so that a type checker lets subclasses choose the arguments
     forward: Callable[..., Any] = _missing("forward(self, *inputs)")
     grad_fn: Callable[..., Any] = _missing("grad_fn(self, grad)")
+    _lost: tuple[str, ...] = ()  # what forward kept that the tape does not know
 
     @property
     def name(self) -> str:
@@ -86,9 +87,8 @@ class Operation:
 
     def _fault(self, gradients: tuple[Any, ...], has_cut: bool) -> str:
         """Why the gradients cannot be differentiated again; empty if they can."""
-        lost = getattr(self, "_lost", None)
-        if lost:
-            names = ", ".join(f"self.{name}" for name in lost)
+        if self._lost:
+            names = ", ".join(f"self.{name}" for name in self._lost)
             return (
                 f"{self.name}: {names} was computed in forward from values that left the graph "
                 "(numpy(), item(), detach() or no_grad), so a second derivative would be wrong\n"
@@ -130,8 +130,6 @@ def _apply(operation: Operation, inputs: tuple[Any, ...]) -> Any:
     tensors = [x for x in inputs if hasattr(x, "_node")]
     if not tensors:
         raise TypeError(f"{operation.name}.apply: expected at least one tensor")
-    if not hasattr(operation, "_lost"):
-        operation._lost = []  # type: ignore[attr-defined]
     state = LOCAL.state
     cuts, known = state.cuts, set(vars(operation))
     # aliases: forward may assign to its arguments without changing the caller's tensors
@@ -143,7 +141,7 @@ def _apply(operation: Operation, inputs: tuple[Any, ...]) -> Any:
     if not wanted or output.dtype.kind not in "fc":
         return tensors[0]._from_node(output._node)
     if state.cuts != cuts:
-        operation._lost = list(_lost(operation, known, given))  # type: ignore[attr-defined]
+        operation._lost = tuple(_lost(operation, known, given))
     nodes = tuple(getattr(x, "_node", None) for x in inputs)
     entry = Entry(operation, NO_ATTRIBUTES, nodes, sources, output._node, current_session())
     return tensors[0]._wrap(output._node, entry)
@@ -160,7 +158,7 @@ def _lost(operation: Operation, known: set[str], given: tuple[Any, ...]) -> Iter
     """Names of attributes set in forward that may depend on the inputs unknown to the tape."""
     inputs = {id(x) for x in given}
     for name, value in vars(operation).items():
-        if name in known or name == "_lost" or name in operation.constants:
+        if name in known or name in operation.constants:
             continue
         if any(_is_lost(part) and id(part) not in inputs for part in _parts(value)):
             yield name

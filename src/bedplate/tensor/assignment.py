@@ -28,6 +28,7 @@ class Assignment:
     _node: Any
     shape: Any
     dtype: Any
+    _lift: Any
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._check_rebind("x[...] = v")
@@ -44,7 +45,7 @@ class Assignment:
         [1.0, 1.0]
         """
         self._check_rebind("assign")
-        return self._replace(self._lift(value), "assign")  # type: ignore[attr-defined]
+        return self._replace(self._lift(value), "assign")
 
     def zero_(self: Self) -> Self:
         """Bind this tensor to zeros; returns the tensor itself."""
