@@ -28,7 +28,6 @@ from bedplate.kernel import (
     f64,
     fma,
     host,
-    i1,
     i32,
     i64,
     iota,
@@ -362,18 +361,20 @@ class Span:
         return maximum(begin, 0), minimum(self.high - tile, KEYS)
 
     def hide(self, values: Value, tile: Value, begin: Value, end: Value) -> None:
-        """Set the scores of keys that a query does not see to -infinity, if there are any."""
+        """Set the scores of keys that a query does not see to -infinity."""
         g = self.g
-        partial = constant(i1, False)
-        if g.causal:
-            partial = partial | (tile + end - 1 > self.position)
-        if g.windowed:
-            partial = partial | (tile + begin <= self.position + (g.queries - 1) - self.window)
-        with when(partial):
-            for key in loop(begin, end):
-                for v in range(N_VECTORS):
-                    place = values + key * g.queries + v * g.lanes
-                    store(place, select(self._sees(tile + key, v), load(place, g.lanes), -INFINITY))
+        if g.causal:  # keys behind the first query's position
+            self._hide_rows(values, tile, maximum(begin, self.position + 1 - tile), end)
+        if g.windowed:  # keys before the last query's window
+            last = self.position + g.queries - self.window
+            self._hide_rows(values, tile, begin, minimum(last - tile, end))
+
+    def _hide_rows(self, values: Value, tile: Value, begin: Value, end: Value) -> None:
+        g = self.g
+        for key in loop(begin, end):
+            for v in range(N_VECTORS):
+                place = values + key * g.queries + v * g.lanes
+                store(place, select(self._sees(tile + key, v), load(place, g.lanes), -INFINITY))
 
     def _sees(self, key: Value, v: int) -> Value:
         # How far the key lies behind each query's position; a query sees 0 to window - 1.
