@@ -18,6 +18,7 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 import bedplate as bp
 from bedplate.config import config
@@ -68,7 +69,7 @@ doctor.__doc__ = HELP
 def _print_section(console: Console, title: str, rows: list[tuple[str, str]]) -> None:
     table = Table.grid(padding=(0, 2))
     for name, value in rows:
-        table.add_row(f"  {name}", value)
+        table.add_row(f"  {name}", Text(value))  # brackets are no markup here
     console.print(title, style="bold")
     console.print(table)
 

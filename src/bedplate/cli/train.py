@@ -17,8 +17,9 @@ from bedplate.olmo import train as train_model
 
 HELP = """Train an OLMo 3 on text and save it.
 
-Without --data it learns the source of Python's own standard library, a twentieth of the files
-held out. Ctrl-C saves and stops; --resume goes on as if nothing had happened.
+Without --data it learns the source of Python's own standard library, with a
+twentieth of the files held out. Ctrl-C saves and stops; --resume goes on as if
+nothing had happened.
 
 \b
 Examples:

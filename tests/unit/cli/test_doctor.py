@@ -47,11 +47,16 @@ def test_what_a_check_raises_is_its_result() -> None:
     assert "RuntimeError: no such luck" in result.text
 
 
-def test_a_missing_extra_comes_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_comes_with_its_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(doctor, "requirements_by_extra", lambda: {"sail": ["no-such-package"]})
     assert doctor.optional_parts() == [
         ("sail", "missing no-such-package: python -m pip install 'bedplate[sail]'")
     ]
+    with pytest.raises(SystemExit):
+        main(["doctor"])
+    assert "'bedplate[sail]'" in capsys.readouterr().out
 
 
 def test_extras_come_from_the_distribution() -> None:
