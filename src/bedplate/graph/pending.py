@@ -7,6 +7,7 @@ those that others need on the way are computed, the rest is dropped.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from pathlib import Path
@@ -16,7 +17,8 @@ from bedplate.graph.node import Node
 
 # the pending list is compared with its bound each time it has grown by this many nodes
 CHECK_EVERY = 64
-PACKAGE = str(Path(__file__).resolve().parents[1])
+# as the code objects of this package spell it: links and relative paths are left alone
+PACKAGE = str(Path((lambda: None).__code__.co_filename).parents[1]) + os.sep
 
 
 class Watcher(Protocol):

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 import weakref
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,3 +116,25 @@ def test_a_deep_chain_is_dropped_without_recursion() -> None:
         thread_state().take()
         del y
     gc.collect()
+
+
+def test_a_neighbour_of_the_package_is_not_inside() -> None:
+    """A user's file counts as such also if its path starts like the package's."""
+    place = Path(bp.__file__).parent
+    code = compile("x = bp.ones(3) + 1", f"{place}_extra/model.py", "exec")
+    names: dict[str, Any] = {"bp": bp}
+    exec(code, names)
+    assert names["x"]._node.line() == f"{place}_extra/model.py:1"
+
+
+def test_a_package_that_is_reached_through_a_link(tmp_path: Path) -> None:
+    link = tmp_path / "elsewhere"
+    link.symlink_to(Path(bp.__file__).parents[1])
+    run = subprocess.run(
+        [sys.executable, "-c", "import bedplate as bp; print((bp.ones(3) + 1)._node.line())"],
+        env={**os.environ, "PYTHONPATH": str(link)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == "<string>:1"
