@@ -61,7 +61,7 @@ class Session:
         for name in names:
             process = self._start(name, self.cache / "shared")
             try:
-                print(f"{name:26}{process.ask('versions')['version']}")
+                print(f"{name:26}{process.version}")
                 processes.append(process)
             except PeerError as error:
                 print(f"{name:26}absent: {str(error).strip().splitlines()[-1]}")

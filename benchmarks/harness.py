@@ -32,6 +32,7 @@ class Measured:
     case: Case
     peer: str
     first_seconds: float = 0.0
+    version: str = ""
     rounds: list[float] = field(default_factory=list)
 
     @property
@@ -88,7 +89,7 @@ class Harness:
             if wrong:
                 self.tell(f"{case.name}: {process.name} is wrong: {wrong}")
                 return None
-        return Measured(case, process.name, answer["first_seconds"])
+        return Measured(case, process.name, answer["first_seconds"], process.version)
 
     def first_calls(self, case: Case, start: Callable[[str], Process]) -> list[Measured]:
         """Seconds of the first call, in a new process each; `start` says with which cache."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -97,6 +98,11 @@ class Process:
             text=True,
             preexec_fn=lambda: os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads]),
         )
+
+    @functools.cached_property
+    def version(self) -> str:
+        """The peer's version, once its process has started."""
+        return self.ask("versions")["version"]
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Send one command. Raises PeerError with the peer's own words if it failed."""

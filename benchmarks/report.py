@@ -80,11 +80,15 @@ def _peer_cells(rows: list[Measured], ours: bool) -> str:
     )
 
 
-def _tokens(row: Measured) -> str:
+def tokens_per_second(row: Measured) -> float | None:
     if row.case.kind != "train_step":
-        return ""
-    tokens = row.case.parameters["batch"] * row.case.parameters["time"]
-    return f" ({tokens / row.median:,.0f} tokens/s)"
+        return None
+    return row.case.parameters["batch"] * row.case.parameters["time"] / row.median
+
+
+def _tokens(row: Measured) -> str:
+    rate = tokens_per_second(row)
+    return "" if rate is None else f" ({rate:,.0f} tokens/s)"
 
 
 def table(measured: list[Measured]) -> Table:
@@ -129,6 +133,8 @@ def json_rows(measured: list[Measured], threads: int) -> list[dict[str, Any]]:
                 "limit_seconds": limit,
                 "first_seconds": row.first_seconds,
                 "rounds": len(row.rounds),
+                "tokens_per_second": tokens_per_second(row),
+                "version": row.version,
                 **about,
             }
             for row in group

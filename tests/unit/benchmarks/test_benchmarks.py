@@ -20,7 +20,7 @@ CHAIN = next(case for case in cases.all_cases() if case.name == "elementwise/cha
 
 
 def measured(name: str, *rounds: float) -> harness.Measured:
-    return harness.Measured(CHAIN, name, 0.5, list(rounds))
+    return harness.Measured(CHAIN, name, 0.5, "1.0", list(rounds))
 
 
 def test_names_are_unique() -> None:
