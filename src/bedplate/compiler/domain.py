@@ -7,6 +7,7 @@ access walks through without a jump, so that a contiguous chain of [B, T, D] is 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from bedplate.compiler.access import Dims
@@ -28,7 +29,7 @@ def compatible(cuts: Iterable[int]) -> bool:
     ordered = sorted(cuts)
     if 0 in ordered:
         return True  # nothing is there to be walked
-    return all(b % a == 0 for a, b in zip(ordered, ordered[1:], strict=False))
+    return all(b % a == 0 for a, b in itertools.pairwise(ordered))
 
 
 def aligned(accesses: Sequence[Dims], total: int) -> tuple[list[int], list[Strides]] | None:

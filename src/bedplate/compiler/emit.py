@@ -20,66 +20,35 @@ from __future__ import annotations
 from typing import Any
 
 from bedplate.compiler.cost import register_type
+from bedplate.compiler.emit_columns import ColumnEmitter
+from bedplate.compiler.emit_words import apply_op, least, moved
 from bedplate.compiler.program import (
-    BROADCAST,
     FULL,
-    GENERAL,
     ITEM,
     ROW,
-    TRANSPOSED,
-    UNIT,
     Apply,
     CheckedIndex,
     Load,
-    Number,
     Position,
     Program,
     Reduce,
-    StagePlan,
     Store,
-    cost_of,
-    stage_plans,
 )
-from bedplate.compiler.reductions import (
-    BLOCK,
-    Accumulator,
-    accumulated,
-    accumulator_type,
-    combine,
-    finished,
-    initial_value,
-    is_arg,
-    join,
-)
-from bedplate.errors import InternalError
+from bedplate.compiler.reductions import accumulator_type, initial_value
 from bedplate.kernel import (
-    any_of,
     cast,
     constant,
-    extract,
-    f32,
-    gather,
-    host,
     i64,
-    iota,
     kernel,
     load,
     loop,
     ptr,
     quotient,
-    scatter,
     select,
-    splat,
     store,
     tail_mask,
     var,
-    when,
 )
-from bedplate.kernel.task import word_float, word_int, word_pointer
-
-# vectors in flight: enough to hide the latency of short chains, few enough for the registers
-UNROLL_BY_OPS = ((10, 4), (40, 2))
-REDUCE_UNROLL = 2  # one for all, so that a sum does not depend on what it was fused with
 
 
 def make_kernel(program: Program, emitter: type[Emitter]) -> Any:
@@ -93,81 +62,8 @@ def make_kernel(program: Program, emitter: type[Emitter]) -> Any:
     return kernel(fused)
 
 
-class Words:
-    """Reads argument words one after the other."""
-
-    def __init__(self, args: Any) -> None:
-        self.args = args
-        self.position = 0
-
-    def integer(self) -> Any:
-        self.position += 1
-        return word_int(self.args, self.position - 1)
-
-    def pointer(self, type_: Any) -> Any:
-        self.position += 1
-        return word_pointer(self.args, self.position - 1, type_)
-
-    def floating(self) -> Any:
-        self.position += 1
-        return word_float(self.args, self.position - 1)
-
-
-class AccessWords:
-    """The words of one access: its start (a pointer, or a number for a position) and strides."""
-
-    def __init__(self, words: Words, program: Program, index: int, dtype: Any, extra: int) -> None:
-        self.pattern = program.patterns[index]
-        self.start = words.integer() if dtype is None else words.pointer(register_type(dtype))
-        rows = program.n_row_dims if self.pattern.level >= ROW else 0
-        columns = program.n_col_dims - 1 if self.pattern.level == FULL else 0
-        self.row_strides = [words.integer() for _ in range(rows)]
-        self.col_strides = [words.integer() for _ in range(columns)]
-        general = self.pattern.level == FULL and self.pattern.inner in (GENERAL, TRANSPOSED)
-        self.inner = words.integer() if general else None
-        self.extra = [words.integer() for _ in range(extra)]
-
-
-class Emitter:
+class Emitter(ColumnEmitter):
     """Emits one fused kernel; see the head of this file."""
-
-    def __init__(self, program: Program, args: Any, worker: Any) -> None:
-        self.program = program
-        self.lanes = host().lanes(f32)  # for all dtypes: a sum has the same tree in every kernel
-        self.plans = stage_plans(program)
-        self.env: dict[int, Any] = {}
-        self._read_words(Words(args), worker)
-
-    def _read_words(self, words: Words, worker: Any) -> None:
-        program = self.program
-        self.n_rows, self.rows_per_item = words.integer(), words.integer()
-        if program.chunked:
-            self.chunk, self.n_chunks = words.integer(), words.integer()
-        if program.column:
-            self.reduced_rows, self.parts = words.integer(), words.integer()
-        self.row_sizes = [words.integer() for _ in range(program.n_row_dims)]
-        self.col_sizes = [words.integer() for _ in range(program.n_col_dims)]
-        if program.tiled:
-            self.tile_rows = words.integer()
-        self.access = [
-            AccessWords(words, program, i, dtype, extra)
-            for i, (dtype, extra) in enumerate(access_kinds(program))
-        ]
-        self._read_numbers(words)
-        self.scratch: dict[int, Any] = {}
-        for i in program.scratch:
-            start = words.pointer(register_type(program.values[i].dtype))
-            self.scratch[i] = start + worker * words.integer()
-        if any(isinstance(v, CheckedIndex) for v in program.values):
-            self.errors = words.pointer(i64)
-
-    def _read_numbers(self, words: Words) -> None:
-        self.sizes: dict[int, tuple[Any, Any]] = {}
-        for i, value in enumerate(self.program.values):
-            if isinstance(value, Number):
-                self.env[i] = _number(value, words)
-            elif isinstance(value, CheckedIndex):
-                self.sizes[i] = (words.integer(), words.integer())
 
     def run(self, begin: Any, end: Any) -> None:
         """Emit the loop over items."""
@@ -222,6 +118,17 @@ class Emitter:
                 cell.set(select(wrapped, constant(i64, 0), moved))
                 carry = select(wrapped, constant(i64, 1), constant(i64, 0))
 
+    def _clear_partials(self) -> None:
+        for i, value in enumerate(self.program.values):
+            if isinstance(value, Reduce) and value.kind == "column":
+                words = self.access[self._partial_access(i)]
+                start = words.start + self.block * words.extra[0]
+                zero = constant(accumulator_type(value), initial_value(value), self.lanes)
+                flat = self.program.n_col_dims == 1
+                first, last = self.columns if flat else (0, words.extra[0])
+                for column in loop(first, last, self.lanes):
+                    store(start + column, zero, tail_mask(last - column, self.lanes))
+
     # rows
 
     def _row(self, row: Any, index: list[Any]) -> None:
@@ -267,281 +174,6 @@ class Emitter:
             elif isinstance(value, Position):
                 env[i] = cast(pointers[value.access], register_type(value.dtype))
             elif isinstance(value, Apply):
-                env[i] = _apply(value, [env[j] for j in value.inputs])
+                env[i] = apply_op(value, [env[j] for j in value.inputs])
             elif isinstance(value, CheckedIndex):
                 env[i] = self._checked(i, env[value.source], None)
-
-    # columns
-
-    def _stage(self, plan: StagePlan, pointers: dict[int, Any], env: dict[int, Any]) -> None:
-        values = self.program.values
-        reduces = [i for i in plan.reduces if values[i].kind != "column"]  # type: ignore[union-attr]
-        totals = {i: Accumulator(values[i], None) for i in reduces}  # type: ignore[arg-type]
-        shared = self._splats(plan, env)
-        self._outer_columns(plan, 0, pointers, constant(i64, 0), totals, shared)
-        for i, total in totals.items():
-            value = values[i]
-            parts = total.parts()
-            env[i] = parts[0] if value.kind == "split" else finished(value, parts)  # type: ignore[union-attr, arg-type]
-
-    def _splats(self, plan: StagePlan, env: dict[int, Any]) -> dict[int, Any]:
-        """What is one for the row, in all lanes."""
-        wanted: set[int] = set()
-        values = self.program.values
-        for i in plan.compute:
-            value = values[i]
-            if isinstance(value, Apply):
-                wanted.update(value.inputs)
-            elif isinstance(value, CheckedIndex):
-                wanted.add(value.source)
-        wanted.update(s.value for s in plan.stores)
-        wanted.update(values[i].source for i in plan.reduces)  # type: ignore[union-attr]
-        shared = dict(env)
-        for i in wanted:
-            if self.program.levels[i] != FULL:
-                shared[i] = splat(env[i], self.lanes)
-        self.scalars = env
-        return shared
-
-    def _outer_columns(
-        self, plan: StagePlan, axis: int, pointers: dict[int, Any], position: Any,
-        totals: dict[int, Accumulator], shared: dict[int, Any],
-    ) -> None:  # fmt: skip
-        """The loops over all column axes but the innermost; position counts columns."""
-        if axis == self.program.n_col_dims - 1:
-            self._run(plan, pointers, position * self.col_sizes[-1], totals, shared)
-            return
-        for index in loop(self.col_sizes[axis]):
-            inside = {
-                i: moved(pointer, self.access[i].col_strides[axis : axis + 1], [index])
-                for i, pointer in pointers.items()
-            }
-            below = position * self.col_sizes[axis] + index
-            self._outer_columns(plan, axis + 1, inside, below, totals, shared)
-
-    def _run(
-        self, plan: StagePlan, pointers: dict[int, Any], position: Any,
-        totals: dict[int, Accumulator], shared: dict[int, Any],
-    ) -> None:  # fmt: skip
-        """The innermost columns, in blocks if something is reduced."""
-        first, last = self.columns
-        self.position = position
-        if not totals:
-            self._vectors(plan, first, last, pointers, {}, shared)
-            return
-        for start in loop(first, last, BLOCK):
-            stop = least(start + BLOCK, last)
-            unroll = self._unroll(plan)
-            running = {
-                i: [Accumulator(t.reduce, self.lanes) for _ in range(unroll)]
-                for i, t in totals.items()
-            }
-            self._vectors(plan, start, stop, pointers, running, shared)
-            for i, total in totals.items():
-                total.take(join(total.reduce, [a.parts() for a in running[i]], self.lanes))
-
-    def _unroll(self, plan: StagePlan) -> int:
-        if plan.reduces:
-            return REDUCE_UNROLL
-        weight = 0
-        for i in plan.compute:
-            weight += cost_of(self.program.values[i], self.program.values)
-        for bound, unroll in UNROLL_BY_OPS:
-            if weight <= bound:
-                return unroll
-        return 1
-
-    def _vectors(
-        self, plan: StagePlan, first: Any, last: Any, pointers: dict[int, Any],
-        running: dict[int, list[Accumulator]], shared: dict[int, Any],
-    ) -> None:  # fmt: skip
-        unroll = self._unroll(plan)
-        step = unroll * self.lanes
-        middle = last - ((last - first) & (step - 1))
-        for column in loop(first, middle, step):
-            for u in range(unroll):
-                self._body(plan, column + u * self.lanes, None, u, pointers, running, shared)
-        for column in loop(middle, last, self.lanes):
-            mask = tail_mask(last - column, self.lanes)
-            self._body(plan, column, mask, 0, pointers, running, shared)
-
-    def _body(
-        self, plan: StagePlan, column: Any, mask: Any, u: int, pointers: dict[int, Any],
-        running: dict[int, list[Accumulator]], shared: dict[int, Any],
-    ) -> None:  # fmt: skip
-        """One vector of columns: compute, keep, reduce, store."""
-        values = self.program.values
-        env = dict(shared)
-        for i in plan.reload:
-            env[i] = load(self._kept(i, column), self.lanes, mask)
-        for i in plan.compute:
-            env[i] = self._full(i, env, column, mask, pointers)
-        for i in plan.keep:
-            store(self._kept(i, column), env[i], mask)
-        for i in plan.reduces:
-            self._reduce(i, values[i], env, column, mask, u, pointers, running)
-        for entry in plan.stores:
-            self._store(entry, env[entry.value], column, mask, pointers[entry.access])
-
-    def _kept(self, i: int, column: Any) -> Any:
-        return self.scratch[i] + column
-
-    def _full(
-        self, i: int, env: dict[int, Any], column: Any, mask: Any, pointers: dict[int, Any]
-    ) -> Any:
-        value = self.program.values[i]
-        if isinstance(value, Load):
-            return self._load(value, env, column, mask, pointers)
-        if isinstance(value, Position):
-            here = self._offsets(self.access[value.access], column)
-            return cast(
-                splat(pointers[value.access], self.lanes) + here, register_type(value.dtype)
-            )
-        if isinstance(value, Apply):
-            return _apply(value, [env[j] for j in value.inputs])
-        if isinstance(value, CheckedIndex):
-            return self._checked(i, env[value.source], mask)
-        raise InternalError(f"{value} is not computed at each element")
-
-    def _offsets(self, access: AccessWords, column: Any) -> Any:
-        """Where the lanes stand, counted from the start of the columns."""
-        if access.pattern.inner == BROADCAST:
-            return splat(constant(i64, 0), self.lanes)
-        lanes = iota(i64, self.lanes) + splat(column, self.lanes)
-        return lanes if access.inner is None else lanes * splat(access.inner, self.lanes)
-
-    def _load(
-        self, value: Load, env: dict[int, Any], column: Any, mask: Any, pointers: dict[int, Any]
-    ) -> Any:
-        access, pointer = self.access[value.access], pointers[value.access]
-        if value.index is not None:
-            if self.program.levels[value.index] == FULL:
-                chosen = cast(env[value.index], i64) * splat(access.extra[0], self.lanes)
-                return gather(pointer, chosen + self._offsets(access, column), mask)
-            pointer = pointer + cast(self.scalars[value.index], i64) * access.extra[0]
-        if access.pattern.inner == UNIT:
-            return load(pointer + column, self.lanes, mask)
-        if access.pattern.inner == BROADCAST:
-            return splat(load(pointer), self.lanes)
-        return gather(pointer, self._offsets(access, column), mask)
-
-    def _store(self, entry: Store, value: Any, column: Any, mask: Any, pointer: Any) -> None:
-        access = self.access[entry.access]
-        if access.pattern.inner == UNIT:
-            stream = self.program.stream and mask is None
-            store(pointer + column, value, mask, aligned=stream, nontemporal=stream)
-        else:
-            scatter(pointer, self._offsets(access, column), value, mask)
-
-    def _reduce(
-        self, i: int, reduce: Any, env: dict[int, Any], column: Any, mask: Any, u: int,
-        pointers: dict[int, Any], running: dict[int, list[Accumulator]],
-    ) -> None:  # fmt: skip
-        value = accumulated(reduce, env[reduce.source])
-        if reduce.kind == "column":
-            place = self._partial(i, pointers) + column
-            before = load(place, self.lanes, mask)
-            store(place, combine(reduce, [before], [value])[0], mask)
-            return
-        parts = [value]
-        if is_arg(reduce):
-            position = splat(self.position + column, self.lanes) + iota(i64, self.lanes)
-            parts.append(position)
-        running[i][u].take(parts, mask)
-
-    # sums over rows
-
-    def _partial(self, i: int, pointers: dict[int, Any]) -> Any:
-        """The partial results of this item, as one row of columns."""
-        access = self._partial_access(i)
-        return pointers[access] + self.block * self.access[access].extra[0]
-
-    def _partial_access(self, i: int) -> int:
-        return next(s.access for s in self.program.stores if s.value == i)
-
-    def _clear_partials(self) -> None:
-        for i, value in enumerate(self.program.values):
-            if isinstance(value, Reduce) and value.kind == "column":
-                words = self.access[self._partial_access(i)]
-                start = words.start + self.block * words.extra[0]
-                zero = constant(accumulator_type(value), initial_value(value), self.lanes)
-                flat = self.program.n_col_dims == 1
-                first, last = self.columns if flat else (0, words.extra[0])
-                for column in loop(first, last, self.lanes):
-                    store(start + column, zero, tail_mask(last - column, self.lanes))
-
-    # run-time errors
-
-    def _checked(self, i: int, index: Any, mask: Any) -> Any:
-        """The index wrapped and clamped; what is out of range goes to the error record."""
-        size, site = self.sizes[i]
-        wide = cast(index, i64)
-        wrap = self.program.values[i].wrap  # type: ignore[union-attr]
-        if mask is not None or self.program.levels[i] == FULL:
-            return self._checked_vector(wide, mask, size, site, wrap)
-        wrapped = select(wide < 0, wide + size, wide) if wrap else wide
-        outside = (wrapped < 0) | (wrapped >= size)
-        with when(outside):
-            self._report(site, wide, size)
-        return select(outside, constant(i64, 0), wrapped)
-
-    def _checked_vector(self, wide: Any, mask: Any, size: Any, site: Any, wrap: bool) -> Any:
-        sizes = splat(size, self.lanes)
-        zero = constant(i64, 0, self.lanes)
-        wrapped = select(wide < zero, wide + sizes, wide) if wrap else wide
-        outside = (wrapped < zero) | (wrapped >= sizes)
-        if mask is not None:
-            outside = outside & mask
-        with when(any_of(outside)):
-            for lane in loop(self.lanes):
-                with when(extract(outside, lane)):
-                    self._report(site, extract(wide, lane), size)
-        return select(outside, zero, wrapped)
-
-    def _report(self, site: Any, index: Any, size: Any) -> None:
-        store(self.errors + 1, site)
-        store(self.errors + 2, index)
-        store(self.errors + 3, size)
-        store(self.errors, constant(i64, 1))
-
-
-def access_kinds(program: Program) -> list[tuple[Any, int]]:
-    """For each access: its dtype (None for a position) and how many extra words it has."""
-    kinds: list[tuple[Any, int]] = [(None, 0)] * len(program.patterns)
-    for value in program.values:
-        if isinstance(value, Load):
-            kinds[value.access] = (value.dtype, 0 if value.index is None else 1)
-    for entry in program.stores:
-        value = program.values[entry.value]
-        partial = isinstance(value, Reduce) and value.kind == "column"
-        kinds[entry.access] = (entry.dtype, 1 if partial else 0)
-    return kinds
-
-
-def _number(value: Number, words: Words) -> Any:
-    """A constant of the kernel, or the next word."""
-    type_ = register_type(value.dtype)
-    if value.baked is not None:
-        return constant(type_, value.number)
-    if value.dtype.kind == "f":
-        return cast(words.floating(), type_)
-    word = words.integer()
-    return word != 0 if value.dtype.kind == "b" else cast(word, type_)
-
-
-def _apply(value: Apply, inputs: list[Any]) -> Any:
-    emit = value.op.emit
-    if emit is None:
-        raise InternalError(f"{value.op.name} has no emit")
-    return emit(register_type(value.dtype), tuple(inputs), value.attributes.attributes)
-
-
-def least(a: Any, b: Any) -> Any:
-    return select(a < b, a, b)
-
-
-def moved(start: Any, strides: list[Any], index: list[Any]) -> Any:
-    """The start of an access moved along some axes; one without strides stays where it is."""
-    for stride, i in zip(strides, index, strict=False):
-        start = start + i * stride
-    return start

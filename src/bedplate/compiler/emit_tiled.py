@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bedplate.compiler.emit import Emitter, least, moved
+from bedplate.compiler.emit import Emitter
+from bedplate.compiler.emit_words import least, moved
 from bedplate.compiler.program import FULL, TRANSPOSED, Load
 from bedplate.kernel import constant, i64, load, loop, select, shuffle, tail_mask, when
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from bedplate.compiler.access import Access, Dims, merged, split
-from bedplate.compiler.builder import BufferRef, Epilogue
+from bedplate.compiler.builder import Epilogue
 from bedplate.compiler.cost import register_type
 from bedplate.compiler.groups import Group
-from bedplate.compiler.lower_fused import AccessUse, Context, ProgramBuilder
 from bedplate.compiler.program import (
     BROADCAST,
-    GENERAL,
     UNIT,
     Apply,
     Given,
@@ -25,6 +23,8 @@ from bedplate.compiler.program import (
     Position,
     Value,
 )
+from bedplate.compiler.program_builder import ProgramBuilder
+from bedplate.compiler.uses import AccessUse, Context, inner_pattern
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
 from bedplate.kernel import cast, constant, gather, i64, iota, load, splat
@@ -73,7 +73,7 @@ class EpilogueBuilder(ProgramBuilder):
         """The epilogue; its key holds all that its code depends on."""
         self._members()
         strides = [self._strides(use) for use in self.uses]
-        inner = tuple([_inner(s[2]) for s in strides])
+        inner = tuple([inner_pattern(s[2]) for s in strides])
         values = tuple(self.values)
         result = self.ids[self.group.stored[0]]
         words: list[Any] = []
@@ -92,14 +92,6 @@ class EpilogueBuilder(ProgramBuilder):
         if found is None:
             raise InternalError("an epilogue reads by one stride along rows and columns")
         return found
-
-    def buffers(self) -> list[BufferRef]:
-        """What the epilogue reads."""
-        return [self._buffer(use) for use in self.uses if use.base is not None]
-
-
-def _inner(stride: int) -> int:
-    return UNIT if stride == 1 else BROADCAST if stride == 0 else GENERAL
 
 
 class EmitEpilogue:

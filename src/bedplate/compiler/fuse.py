@@ -24,8 +24,8 @@ from bedplate.compiler.access import Access, is_alias, numel
 from bedplate.compiler.domain import compatible, cuts_of
 from bedplate.compiler.epilogue import matrix_strides
 from bedplate.compiler.groups import ASSEMBLE, FUSED, KERNEL, Group
-from bedplate.compiler.lower_fused import take_dims
 from bedplate.compiler.reductions import BLOCK
+from bedplate.compiler.uses import take_dims
 from bedplate.config import config
 from bedplate.graph.node import Node, topological_order
 

@@ -21,8 +21,9 @@ from bedplate.compiler.builder import (
 )
 from bedplate.compiler.epilogue import EpilogueBuilder
 from bedplate.compiler.groups import ASSEMBLE, FUSED, Group
-from bedplate.compiler.lower_fused import Context, Region, lower_fused, lower_region
+from bedplate.compiler.lower_fused import lower_fused, lower_region
 from bedplate.compiler.passes.broadcast import expanded
+from bedplate.compiler.uses import Context, Region
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
 from bedplate.ops.leaves import constant

@@ -1,4 +1,4 @@
-"""The text of a graph: one numbered line a node, inputs first; the same graph gives the same text."""
+"""The text of a graph: a numbered line a node, inputs first; equal graphs give equal texts."""
 
 from __future__ import annotations
 

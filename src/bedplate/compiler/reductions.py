@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from bedplate.compiler.program import Reduce
+from bedplate.errors import InternalError
 from bedplate.kernel import cast, constant, extract, from_dtype, i32, i64, select, shuffle, var
 
 # columns that one set of accumulators takes; also the chunk of a split reduction, so that a
@@ -59,7 +60,7 @@ def initial_value(reduce: Reduce) -> Any:
     """The value that changes nothing."""
     dtype = reduce.accumulate
     if not is_arg(reduce):
-        value = reduce.op.initial(dtype)
+        value = rule(reduce.op, "initial")(dtype)
         return int(value) if dtype.kind in "biu" else float(value)
     lowest = reduce.op.name == "argmax"
     if dtype.kind == "f":
@@ -72,10 +73,18 @@ def initial_value(reduce: Reduce) -> Any:
     return least if lowest else most
 
 
+def rule(op: Any, name: str) -> Any:
+    """A field that the record of a reduction must have."""
+    found = getattr(op, name)
+    if found is None:
+        raise InternalError(f"{op.name} has no {name}")
+    return found
+
+
 def combine(reduce: Reduce, a: list[Any], b: list[Any]) -> list[Any]:
     """Two partial results as one."""
     if not is_arg(reduce):
-        return [reduce.op.combine(a[0], b[0])]
+        return [rule(reduce.op, "combine")(a[0], b[0])]
     (value_a, index_a), (value_b, index_b) = a, b
     ahead = value_b > value_a if reduce.op.name == "argmax" else value_b < value_a
     equal = value_b == value_a

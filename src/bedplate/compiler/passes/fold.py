@@ -1,7 +1,7 @@
 """fold: compute what depends on constants only.
 
-Needs no composed nodes; leaves no elementwise node all of whose inputs are constants. Numbers that change from call to call are `scalar` leaves, not
-constants, and are left alone.
+Needs no composed nodes; leaves no elementwise node all of whose inputs are constants. Numbers
+that change from call to call are `scalar` leaves, not constants, and are left alone.
 """
 
 from __future__ import annotations
