@@ -58,6 +58,7 @@ from bedplate.kernel import (
     while_,
     zeros,
 )  # fmt: skip
+from bedplate.kernel.target import find_target
 
 
 def refuse(body: Callable[..., Any], *patterns: str) -> None:
@@ -358,6 +359,12 @@ def test_read_only_arrays() -> None:
         scale(4, array, 1, False)
 
 
+def test_misaligned_arrays() -> None:
+    array = np.zeros(20, np.uint8)[1:17].view(np.float32)
+    with pytest.raises(KernelError, match="an aligned array"):
+        scale(4, array, 1, False)
+
+
 def test_vectors_cannot_come_from_python() -> None:
     @kernel
     def wrong(v: vec(f32, 4)): ...
@@ -369,6 +376,9 @@ def test_vectors_cannot_come_from_python() -> None:
 def test_unknown_target() -> None:
     with pytest.raises(KernelError, match="no target 'sse'\n  legal: host, avx2, avx512, aarch64"):
         scale.assembly("sse")
+    other = "avx2" if find_target("aarch64").runs_here else "aarch64"
+    with pytest.raises(KernelError, match=f"{other} is another kind of machine"):
+        scale.compile(other)
 
 
 def test_recursion() -> None:

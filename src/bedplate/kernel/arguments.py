@@ -118,6 +118,8 @@ class Convention:
                 raise self.mismatch(index, value, f"an array of {wanted}")
             if not value.flags.c_contiguous:
                 raise self.mismatch(index, value, "a contiguous array; np.ascontiguousarray(x)")
+            if not value.flags.aligned:
+                raise self.mismatch(index, value, "an aligned array; x.copy()")
             if not value.flags.writeable:
                 raise self.mismatch(index, value, "an array that may be written; x.copy()")
             return value.ctypes.data

@@ -6,7 +6,7 @@ from typing import Any
 
 from bedplate.kernel import cache, checks, codegen
 from bedplate.kernel.arguments import Convention
-from bedplate.kernel.target import find_target
+from bedplate.kernel.target import Target
 
 
 class Compiled:
@@ -58,7 +58,7 @@ class CheckedCompiled(Compiled):
 _loaded: dict[str, tuple[int, Any]] = {}
 
 
-def load_code(text: str, symbol: str) -> tuple[int, Any]:
+def load_code(text: str, symbol: str, target: Target) -> tuple[int, Any]:
     """(address, what keeps it alive) of an LLVM text's machine code: from this process's table,
     from the disk cache, or compiled now."""
     key = cache.key_of(text)
@@ -67,7 +67,7 @@ def load_code(text: str, symbol: str) -> tuple[int, Any]:
         if found is None:
             image = cache.read(key)
             if image is None:
-                image = codegen.make_object(text, find_target(None))
+                image = codegen.make_object(text, target)
                 cache.write(key, image)
             found = _loaded[key] = codegen.link(image, symbol)
     return found

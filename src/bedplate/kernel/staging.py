@@ -22,7 +22,7 @@ from bedplate.kernel.language.calls import call, check_symbols
 from bedplate.kernel.lower import lower, symbol_of
 from bedplate.kernel.machine import Watch, interpret
 from bedplate.kernel.native import CheckedCompiled, Compiled, load_code
-from bedplate.kernel.target import Target, find_target
+from bedplate.kernel.target import Target, find_target, host
 from bedplate.kernel.trace import Tracer
 from bedplate.kernel.types import Type
 from bedplate.kernel.values import Value
@@ -103,31 +103,40 @@ class Kernel:
         """The assembly text for a target: None, "avx2", "avx512", "aarch64" or a Target."""
         return codegen.make_assembly(self.llvm(target), find_target(target))
 
-    def compile(self) -> Compiled:
+    def compile(self, target: Target | str | None = None) -> Compiled:
         """Machine code for this machine, made at the first call and kept.
 
         With BEDPLATE_CHECK=1 (config.check) the code tests every access; see checks.py.
+        target  another target that this machine can run, such as "avx2" on one with AVX-512
+        raises  KernelError if the target is of another kind of machine
         """
+        if target is not None and find_target(target) is not host():
+            return self._compile_for(find_target(target))
         if config.check:
             return self._compile_checked()
         if self._compiled is None:
             with codegen.lock:
                 if self._compiled is None:
-                    self._compiled = self._compile()
+                    self._compiled = self._compile_for(host())
         return self._compiled
 
-    def _compile(self) -> Compiled:
+    def _compile_for(self, target: Target) -> Compiled:
+        if not target.runs_here:
+            raise KernelError(
+                f"kernel {self.name}: {target.name} is another kind of machine\n"
+                "  legal: assembly(target), llvm(target)"
+            )
         convention = Convention(self.name, self.ir)
         check_symbols(self.ir)
-        text = self.llvm()
+        text = self.llvm(target)
         report.show(self, text)
-        address, keep = load_code(text, symbol_of(self.name))
+        address, keep = load_code(text, symbol_of(self.name), target)
         return Compiled(self.name, address, keep, convention)
 
     def _compile_checked(self) -> Compiled:
         with codegen.lock:
             if self._checked is None:
-                target = find_target(None)
+                target = host()
                 convention = Convention(self.name, self.ir)
                 check_symbols(self.ir)
                 image = codegen.make_object(checks.lower_checked(self.ir, target), target)

@@ -38,6 +38,18 @@ class Target:
         """How many elements of a type fill one vector register (at least 1)."""
         return max(self.vector_bits // max(type_.bits, 8), 1)
 
+    def has_masks(self, bits: int) -> bool:
+        """Whether one instruction loads or stores the elements that a mask names."""
+        if not self.triple.startswith("x86_64"):
+            return False
+        return bits >= 32 if self.vector_bits == 256 else self.vector_bits == 512
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether this machine runs code for the target: of its own kind, not wider."""
+        same = self.triple.split("-")[0] == host().triple.split("-")[0]
+        return same and self.vector_bits <= host().vector_bits
+
     @property
     def triple(self) -> str:
         return (self.processor or _this_processor()).triple

@@ -40,12 +40,12 @@ def image_of(text: str) -> bytes:
 
 def test_a_miss_writes_and_a_hit_reads(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = text_of(8101)
-    load_code(text, symbol_of("add"))
+    load_code(text, symbol_of("add"), find_target(None))
     (path,) = place.iterdir()
     assert path.name == cache.key_of(text) + cache.SUFFIX
     monkeypatch.setattr("bedplate.kernel.native._loaded", {})
     monkeypatch.setattr(codegen, "make_object", None)  # compiling would now fail
-    address, _keep = load_code(text, symbol_of("add"))
+    address, _keep = load_code(text, symbol_of("add"), find_target(None))
     assert address
 
 
@@ -133,7 +133,7 @@ def test_a_bad_disk_means_compiling(
     else:
         monkeypatch.setattr(os, "replace", _no_space)
     with config(cache_dir=folder):
-        address, _keep = load_code(text_of(hash(where)), symbol_of("add"))
+        address, _keep = load_code(text_of(hash(where)), symbol_of("add"), find_target(None))
     assert address
     if where == "full disk":
         assert not list((tmp_path / "cache" / "kernels").iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from bedplate.kernel import (
     zeros,
 )  # fmt: skip
 from bedplate.kernel.arguments import numpy_dtype
+from bedplate.kernel.target import find_target
 
 TYPES = (i1, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64)
 
@@ -201,3 +203,29 @@ def test_constant_masks_write_no_more_than_their_lanes(type_: Any, lane: int) ->
     x, y = np.full(8, 3.0), np.full(8, 7).astype(numpy_dtype(type_))
     run(x, y)
     assert y.astype(int).tolist() == [3 if i == lane else 7 for i in range(8)]
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+def test_masks_on_a_machine_without_masked_instructions(type_: Any) -> None:
+    @kernel
+    def copy(n: i64, x: ptr(type_), y: ptr(type_)):
+        for i in loop(0, n, 8):
+            mask = tail_mask(n - i, 8)
+            store(y + i, load(x + i, 8, mask), mask)
+
+    if not find_target("avx2").runs_here:
+        return
+    x, y = ramp(type_, 21), ramp(type_, 24)[::-1].copy()
+    rest = y[21:].copy()
+    copy.compile("avx2")(21, x, y)
+    assert y.tobytes() == x.tobytes() + rest.tobytes()
+
+
+def test_full_masks_are_one_access_without_masked_instructions() -> None:
+    @kernel
+    def copy(n: i64, x: ptr(i8), y: ptr(i8)):
+        mask = tail_mask(n, 16)
+        store(y, load(x, 16, mask), mask)
+
+    assert re.search(r"vmovdqu|vmovups", copy.assembly("avx2"))
+    assert re.search(r"ldr\s+q", copy.assembly("aarch64"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,41 @@ def _emit_load_masked(lowering: Any, instruction: Any) -> str:
         f"{t} {spare}",
     ]  # fmt: skip
     name = f"llvm.masked.load.{_memory_suffix(type_)}.p0"
-    return _from_memory(lowering, type_, lowering.intrinsic(name, t, operands))
+
+    def masked() -> str:
+        return lowering.intrinsic(name, t, operands)
+
+    if lowering.target.has_masks(type_.itemsize * 8):
+        return _from_memory(lowering, type_, masked())
+    alignment = _alignment(instruction, type_)
+    labels, whole, part = _both_ways(
+        lowering, mask, masked,
+        lambda: lowering.new(f"load {t}, {lowering.typed(pointer)}, align {alignment}"),
+    )  # fmt: skip
+    merged = lowering.new(f"phi {t} [ {whole}, %{labels[0]} ], [ {part}, %{labels[1]} ]")
+    return _from_memory(lowering, type_, merged)
+
+
+def _both_ways(
+    lowering: Any, mask: Any, masked: Callable[[], str], whole: Callable[[], str]
+) -> tuple[tuple[str, str], str, str]:
+    """Branch on a full mask, where a masked access would be a branch for each lane.
+
+    returns  (labels that the two ways end in), value of the whole access, of the masked one
+    """
+    lanes = mask.type.lanes
+    name = f"llvm.vector.reduce.and.v{lanes}i1"
+    full = lowering.intrinsic(name, "i1", [lowering.typed(mask)])
+    labels = [lowering.new_label(stem) for stem in ("full", "part", "end")]
+    lowering.line(f"br i1 {full}, label %{labels[0]}, label %{labels[1]}")
+    values, ends = [], []
+    for label, access in zip(labels[:2], (whole, masked), strict=True):
+        lowering.open_label(label)
+        values.append(access())
+        ends.append(lowering.label)
+        lowering.line(f"br label %{labels[2]}")
+    lowering.open_label(labels[2])
+    return (ends[0], ends[1]), values[0], values[1]
 
 
 def _load_if(lowering: Any, instruction: Any) -> str:
@@ -117,7 +152,19 @@ def _emit_store_masked(lowering: Any, instruction: Any) -> str:
         f"{memory_type(type_)} {text}", lowering.typed(pointer),
         f"i32 {_alignment(instruction, type_)}", lowering.typed(mask),
     ]  # fmt: skip
-    lowering.intrinsic(f"llvm.masked.store.{_memory_suffix(type_)}.p0", "void", operands)
+
+    def masked() -> str:
+        name = f"llvm.masked.store.{_memory_suffix(type_)}.p0"
+        return lowering.intrinsic(name, "void", operands)
+
+    def whole() -> str:
+        place = f"{operands[1]}, align {_alignment(instruction, type_)}"
+        lowering.line(f"store {operands[0]}, {place}")
+        return ""
+
+    if lowering.target.has_masks(type_.itemsize * 8):
+        return masked()
+    _both_ways(lowering, mask, masked, whole)
     return ""
 
 

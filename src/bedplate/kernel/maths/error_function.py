@@ -3,7 +3,7 @@
 Up to |x| = 1, erf(x) = x + x ERF(x^2). Beyond, erf is 1 - erfc:
 float64  erfc(x) = exp(-x^2) ERFCX(t) / (1 + 2 x) with t = (x - 4) / (x + 4), where x^2 and all
          that multiplies are pairs, so that erfc keeps its digits down to the smallest numbers.
-float32  erf takes erfc(x) = exp(x ERFC_LOG(x)), whose error shrinks beside 1; erfc itself is
+float32  erf takes erfc(x) = 2^(x ERFC_LOG(x)), whose error shrinks beside 1; erfc itself is
          computed in float64.
 
 source  Shepherd and Laframboise 1981 for the mapping of the half line to t
@@ -24,7 +24,7 @@ from bedplate.kernel.maths.double_word import (
     two_product,
     two_sum,
 )
-from bedplate.kernel.maths.exponential import exp, exp_pair
+from bedplate.kernel.maths.exponential import exp2_flushed, exp_pair
 from bedplate.kernel.maths.precision import (
     DOUBLE,
     SINGLE,
@@ -50,7 +50,7 @@ def erf(x: Any) -> Any:
     largest = ERF_LARGEST[precision.suffix]
     held = select(size > largest, largest, size)
     if precision is SINGLE:
-        complement = exp(held * polynomial(held, precision.coefficients("ERFC_LOG")))
+        complement = exp2_flushed(held * polynomial(held, precision.coefficients("ERFC_LOG")))
     else:
         complement = _complement(held)
     return select(size < 1.0, near, copysign(1.0 - complement, x))

@@ -104,8 +104,8 @@ def scaled_complement(y: Any) -> Any:  # (1 + 2 x) exp(x^2) erfc(x) in y = (x - 
     return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
 
 
-def log_complement(x: Any) -> Any:  # log(erfc(x)) / x
-    return mp.log(mp.erfc(x)) / x
+def log_complement(x: Any) -> Any:  # log2(erfc(x)) / x
+    return mp.log(mp.erfc(x), 2) / x
 
 
 def power_of_two(f: Any) -> Any:  # (2^f - 1) / f
@@ -136,8 +136,8 @@ TABLE: tuple[tuple[str, Function, str, str, int | None, int | None, str], ...] =
      "(atan(x) - x) / x^3 in x^2, |x| <= 1/2"),
     ("ERF", error_function, "0", "1", 6, 13,
      "erf(x) / x - 1 in x^2, |x| <= 1"),
-    ("ERFC_LOG", log_complement, "1", "4.0", 8, None,
-     "log(erfc(x)) / x in x, 1 <= x <= 4"),
+    ("ERFC_LOG", log_complement, "1", "4.0", 7, None,
+     "log2(erfc(x)) / x in x, 1 <= x <= 4"),
     ("CBRT", lambda m: 1 / mp.cbrt(m), "0.707", "1.4143", None, 4,
      "first guess of m^(-1/3)"),
     ("ERFCX", scaled_complement, "-1", "0.7501", None, 24,
