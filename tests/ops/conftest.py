@@ -109,8 +109,21 @@ def has_slope(case: Case) -> bool:
     return any(slope is not None and np.any(slope) for slope in slopes)
 
 
+_slopes: dict[tuple[str, int, bytes], list[Any]] = {}
+
+
 def numeric_gradients(case: Case, arrays: list[Any], weights: Any) -> list[Any]:
-    """The gradient of sum(weights * op(inputs)) by central differences; None for integers."""
+    """The gradient of sum(weights * op(inputs)) by central differences; None for integers.
+
+    The same for every device, hence computed once.
+    """
+    key = case.op.name, case.number, np.asarray(weights).tobytes()
+    if key not in _slopes:
+        _slopes[key] = _differences(case, arrays, weights)
+    return _slopes[key]
+
+
+def _differences(case: Case, arrays: list[Any], weights: Any) -> list[Any]:
 
     def total(changed: list[Any]) -> float:
         return float(np.sum(case.oracle(*changed) * weights))
