@@ -149,6 +149,10 @@ def where(condition: Value, a: Value, b: Value) -> Value:
     >>> bp.where(bp.tensor([True, False]), bp.tensor([1.0, 2.0]), 0.0).tolist()
     [1.0, 0.0]
     """
+    dtype = getattr(a, "dtype", None)
+    values = type(dtype) is DType and getattr(b, "dtype", None) is dtype
+    if values and getattr(condition, "dtype", None) is bool_:
+        return apply(WHERE, (condition, a, b))
     condition, a, b = as_values("where", (condition, a, b))
     if isinstance(condition, bool):
         condition = number(a if hasattr(a, "_apply") else b, condition, bool_)
