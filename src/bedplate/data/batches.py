@@ -101,8 +101,10 @@ def windows_in_order(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """All tokens once, in order, for measuring a loss; each batch as `Batches` gives it.
 
-    The last windows that do not fill a batch are left out, unless there is no full batch.
+    The last windows that do not fill a batch are left out, unless there is no full batch; a
+    text shorter than a window is one short window.
     """
+    seq_len = max(1, min(seq_len, len(tokens) - 1))
     n_windows = (len(tokens) - 1) // seq_len
     batch_size = min(batch_size, max(1, n_windows))
     for first in range(0, n_windows - batch_size + 1, batch_size):

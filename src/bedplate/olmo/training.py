@@ -93,9 +93,7 @@ class TrainSettings:
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise SettingError(f"train: minutes = {self.minutes} is not positive")
         if self.resume and self.overwrite:
-            raise SettingError(
-                "train: resume keeps a run, overwrite throws it away; give one"
-            )
+            raise SettingError("train: resume keeps a run, overwrite throws it away; give one")
         if self.seed < 0:
             raise SettingError(f"train: seed = {self.seed} is negative")
 
@@ -306,11 +304,16 @@ class Trainer:
     # ---- measuring
 
     def held_out_loss(self, max_tokens: int | None = None) -> float:
-        """Nats a byte on the held-out text, or on its first `max_tokens` tokens."""
-        tokens = self.corpus.held_out[:max_tokens]
+        """Nats a byte on the held-out text, or on its first `max_tokens` tokens.
+
+        It is cut into windows as long as the model is meant for, which may be longer than those
+        it is trained on; the first tokens of a window have little before them.
+        """
+        tokens, length = self.corpus.held_out[:max_tokens], self.config.seq_len
+        batch_size = max(1, self.batch_size * self.seq_len // length)
         losses = [
             self._measured(tensor(inputs), tensor(targets)).item()
-            for inputs, targets in windows_in_order(tokens, self.batch_size, self.seq_len)
+            for inputs, targets in windows_in_order(tokens, batch_size, length)
         ]
         if not losses:
             return math.nan

@@ -75,3 +75,10 @@ def test_windows_of_a_short_text():
     (inputs, _), *rest = windows_in_order(TOKENS[:25], 4, 10)
     assert inputs.shape == (2, 10)
     assert not rest
+
+
+def test_a_text_shorter_than_a_window():
+    ((inputs, targets),) = windows_in_order(TOKENS[:6], 4, 10)
+    assert inputs.tolist() == [[0, 1, 2, 3, 4]]
+    assert targets.tolist() == [[1, 2, 3, 4, 5]]
+    assert list(windows_in_order(TOKENS[:1], 4, 10)) == []
