@@ -101,7 +101,7 @@ class Autograd:
     ) -> Any:
         """Record that `op` computed `output` from `inputs`; returns `output`.
 
-        op          an op's record or name, or an instance of an `Operation`
+        op          an op's record, name or function, or an instance of an `Operation`
         inputs      tensors; whatever else is among them has no gradient
         attributes  of the op, by name
         raises      TypeError if op is none of these
@@ -180,7 +180,8 @@ def _as_op(op: Any) -> Any:
         if isinstance(op, type):
             raise TypeError(f"record: {op.__name__} is a class; give an instance, {op.__name__}()")
         return op
-    found = getattr(op, "op", None) or (REGISTRY.get(op) if isinstance(op, str) else None)
+    name = op if isinstance(op, str) else getattr(op, "__name__", "").rstrip("_")
+    found = getattr(op, "op", None) or REGISTRY.get(name)
     if not isinstance(found, Op):
         raise TypeError(f"record: {op!r} is no op; give a record, its name or an Operation")
     return found

@@ -386,13 +386,14 @@ class Tensor(Assignment, Operators):
 
     def backward(
         self,
-        grad: Tensor | None = None,
+        grad: Any = None,
         retain_graph: bool | None = None,
         create_graph: bool = False,
     ) -> None:
         """Add the gradients of this tensor to `.grad` of every leaf that it depends on.
 
-        grad          gradient of this tensor; ones by default, which needs one element
+        grad          gradient of this tensor, anything that `Tensor` takes; ones by default,
+                      which needs one element
         retain_graph  keep the graph for another backward; by default as create_graph
         create_graph  the gradients can be differentiated again
         raises        GradientError for a freed graph, a tensor without history, or an op
@@ -421,7 +422,7 @@ class Tensor(Assignment, Operators):
             )
         return self._entry
 
-    def _seed(self, grad: Tensor | None, any_shape: bool = False) -> Tensor:
+    def _seed(self, grad: Any, any_shape: bool = False) -> Tensor:
         if grad is None:
             if not any_shape and self.size != 1:
                 raise GradientError(
@@ -429,6 +430,8 @@ class Tensor(Assignment, Operators):
                     "  reduce it to one element, or pass backward(grad=...) of its shape"
                 )
             return wrap(number(self, 1)._node).broadcast_to(self.shape).detach()
+        if not isinstance(grad, Tensor):
+            grad = Tensor(grad, self.device, self.dtype)
         if grad.shape != self.shape:
             raise GradientError(f"backward: grad has shape {grad.shape}, the root {self.shape}")
         return grad.astype(self.dtype)

@@ -336,3 +336,20 @@ def test_each_thread_has_its_tape() -> None:
     for thread in threads:
         thread.join()
     assert len({id(tape) for tape in [*tapes, bp.Autograd.current()]}) == 5
+
+
+@pytest.mark.parametrize("op", ["matmul", bp.matmul, bp.TensorOps.matmul, REGISTRY["matmul"]])
+def test_an_op_by_any_of_its_names(op: Any) -> None:
+    x = bp.tensor([[1.0, 2.0], [3.0, 4.0]])
+    tape = bp.Autograd()
+    y = tape.record(op, (x, x), x @ x)
+    ones = np.ones((2, 2))
+    expected = ones @ x.numpy().T + x.numpy().T @ ones
+    np.testing.assert_array_equal(tape.backward(y)[x].numpy(), expected)
+
+
+def test_a_seed_may_be_an_array_or_a_list() -> None:
+    x = leaf(1.0, 2.0)
+    (x * 3).backward([1.0, 10.0])
+    (x * 3).backward(np.ones(2, np.float32))
+    assert gradient(x) == [6.0, 33.0]
