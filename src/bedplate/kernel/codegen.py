@@ -54,6 +54,7 @@ def optimise(text: str, target: Target) -> Any:
     machine = target_machine(target)
     try:
         module = llvm.parse_assembly(text)
+        module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM does not accept a lowered kernel: {error}") from error
     options = llvm.create_pipeline_tuning_options(speed_level=2)

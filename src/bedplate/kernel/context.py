@@ -12,8 +12,6 @@ from bedplate.errors import KernelError
 if TYPE_CHECKING:  # the tracer stands above: it makes values, and values need to find it
     from bedplate.kernel.trace import Tracer
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-
 
 class _State(threading.local):
     tracer: Any = None
@@ -35,6 +33,10 @@ def tracer() -> Tracer:
             "  legal: inside a function under @kernel, while it is being traced"
         )
     return found
+
+
+# This folder, spelled as in the code objects that frames hold.
+_PACKAGE = os.path.dirname(tracer.__code__.co_filename) + os.sep
 
 
 def user_site(code: Any = None) -> Any:
