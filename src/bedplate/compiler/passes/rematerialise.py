@@ -25,7 +25,10 @@ def rematerialise(roots: Roots) -> Roots:
     length = _chains(order)
     new: dict[Node, Node] = {}
     for node in order:
-        inputs = tuple([_own(new[each], each, length, uses) for each in node.inputs])
+        inputs = tuple([new[each] for each in node.inputs])
+        if not is_alias(node):  # a view is copied together with the value behind it
+            pairs = zip(inputs, node.inputs, strict=True)
+            inputs = tuple([_own(current, old, length, uses) for current, old in pairs])
         same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
         new[node] = node if same else with_inputs(node, inputs)
     return [new[root] for root in roots]
