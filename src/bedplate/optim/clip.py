@@ -72,6 +72,9 @@ def clip_grad_norm_(
     return norm
 
 
+clip_grad_norm = clip_grad_norm_  # both spellings are in use elsewhere
+
+
 def _not_finite(named: list[tuple[str, Any]]) -> GradientError:
     bad = [name for name, p in named if not bool(isfinite(p.grad.detach()).all().item())]
     return GradientError(
