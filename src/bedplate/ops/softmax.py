@@ -17,6 +17,7 @@ from bedplate.ops.arithmetic import add, multiply, reciprocal, subtract
 from bedplate.ops.build import Value, as_type, normalised_axes, normalised_axis, number
 from bedplate.ops.comparison import isfinite
 from bedplate.ops.convert import where
+from bedplate.ops.creation import full
 from bedplate.ops.elementwise import widened
 from bedplate.ops.exponential import exp, log
 from bedplate.ops.record import Op, apply, register
@@ -165,6 +166,10 @@ def logsumexp_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Sha
 
 def _logsumexp_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
     (x,) = inputs
+    axes = attributes["axes"]
+    if 0 in [x.shape[axis] for axis in axes]:
+        kept = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
+        return full(x, kept, float("-inf"), x.dtype)
     rows = wide(x)
     shift = _finite(apply(MAX, (rows,), attributes))
     total = apply(SUM, (exp(subtract(rows, shift)),), attributes)
@@ -190,6 +195,7 @@ LOGSUMEXP = register(
             floats((3, 7), axes=(1,)),
             floats((2, 3, 4), axes=(0, 2)),
             floats((37,), low=-900, high=900, axes=(0,)),
+            floats((2, 0), axes=(1,)),
             mixed(lambda r: [np.array([[-np.inf, 0.0, 1.0]])], "-inf in the row", axes=(1,)),
         ),
         doc="log(sum(exp(x))) over `axes`.",
@@ -203,7 +209,8 @@ def logsumexp(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
 
     x        floats; sums run in float32 or better
     axis     one, several, or None for all; `dim` works too
-    returns  -inf where all of x is -inf (its gradient there is zeros), inf where some x is inf
+    returns  -inf where all of x is -inf (its gradient there is zeros) or the axis is empty, inf
+             where some x is inf
     >>> import bedplate as bp
     >>> bp.logsumexp(bp.tensor([1000.0, float("-inf")])).item()
     1000.0
