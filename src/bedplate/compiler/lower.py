@@ -23,6 +23,7 @@ from bedplate.compiler.epilogue import EpilogueBuilder
 from bedplate.compiler.groups import ASSEMBLE, FUSED, Group
 from bedplate.compiler.lower_fused import lower_fused, lower_region
 from bedplate.compiler.passes.broadcast import expanded
+from bedplate.compiler.rewrite import with_inputs
 from bedplate.compiler.uses import Context, Region
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
@@ -84,7 +85,7 @@ class Lowering:
         return self.scalars[node.attributes["index"]]
 
     def _site_of(self, node: Node) -> int:
-        self.sites.append(node)
+        self.sites.append(with_inputs(node, ()))  # its message and line, not the graph behind it
         return len(self.sites) - 1
 
     # ops with their own kernels

@@ -144,10 +144,21 @@ def compile_plan(
     arena_bytes = plan_memory(regions)
     n_slots = FIRST_INPUT + n_inputs + len(output_bytes) + n_scalars
     native = NativePlan([[_task(launch) for launch in region] for region in regions], n_slots)
+    if not keep_steps:
+        _forget(regions, groups)
     return Plan(
         native, n_inputs, n_scalars, output_bytes, results, arena_bytes, lowering.sites, regions,
         groups, steps, granted,
     )  # fmt: skip
+
+
+def _forget(regions: list[list[Launch]], groups: list[Group]) -> None:
+    """Let go of what only explanations need: a plan may live as long as the process."""
+    groups.clear()
+    for region in regions:
+        for launch in region:
+            launch.words, launch.reads, launch.writes = [], [], []
+            launch.in_place, launch.origin = [], None
 
 
 def _granted(
