@@ -13,6 +13,7 @@ a crash leaves the old file or the new one.
 
 from __future__ import annotations
 
+import ast
 import io
 import os
 import zipfile
@@ -33,6 +34,9 @@ PathLike = str | os.PathLike[str]
 ENDINGS = (".safetensors", ".npy", ".npz")
 # a compressed archive may not claim more than this: deflate reaches 1032 to 1
 LARGEST_RATIO = 1032
+# of the .npy format: bytes of the header's length, by version; NumPy writes headers of 128 bytes
+LENGTH_BYTES = {(1, 0): 2, (2, 0): 4}
+LARGEST_HEADER = 1 << 16
 
 
 def save(tensors: Any, path: PathLike, metadata: Mapping[str, str] | None = None) -> None:
@@ -77,18 +81,19 @@ def load(path: PathLike, device: Any = None) -> Any:
     if ending == ".safetensors":
         arrays = safetensors.read(place)
         return {name: Tensor(array, device) for name, array in arrays.items()}
-    try:
-        with place.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+    with place.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
             if ending == ".npy":
                 return Tensor(_read_npy(file, size), device)
-            return {name: Tensor(array, device) for name, array in _read_npz(file, size).items()}
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError, KeyError,
-            DTypeError, RuntimeError) as error:  # fmt: skip
-        raise CheckpointError(
-            f"load: {error or 'the file is damaged'}\n  file  {place}\n"
-            "  copy or download the file again"
-        ) from None
+            arrays = _read_npz(file, size)
+        except (ValueError, EOFError, OSError, KeyError, RuntimeError, TypeError,
+                zipfile.BadZipFile, zlib.error, DTypeError) as error:  # fmt: skip
+            raise CheckpointError(
+                f"load: {error or 'the file is damaged'}\n  file  {place}\n"
+                "  copy or download the file again"
+            ) from None
+    return {name: Tensor(array, device) for name, array in arrays.items()}
 
 
 def _ending(path: PathLike) -> str:
@@ -121,27 +126,44 @@ def _npz(tensors: Mapping[str, Tensor]) -> bytes:
 
 def _read_npy(file: Any, size_bytes: int) -> np.ndarray[Any, Any]:
     """One array, after its header was checked against the bytes that there are."""
-    version = np.lib.format.read_magic(file)
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    if version not in readers:
-        raise ValueError(f"version {version} of the .npy format is not supported")
-    shape, fortran, dtype = readers[version](file)
-    if dtype.hasobject:
-        raise ValueError("the file holds Python objects, which are never loaded")
-    as_dtype(dtype.newbyteorder("="))
+    shape, fortran, dtype = _npy_header(file)
     wanted = dtype.itemsize
     for length in shape:
-        if length < 0:
-            raise ValueError(f"the shape {shape} is negative")
         wanted *= length
     left = size_bytes - file.tell()
     if wanted != left:
         raise ValueError(f"shape {shape} of {dtype} takes {wanted} bytes, but there are {left}")
     array = np.frombuffer(file.read(wanted), dtype)
     return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and dtype: a literal, read as nothing else.
+
+    source   https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+    """
+    magic, version = file.read(6), tuple(file.read(2))
+    if magic != b"\x93NUMPY":
+        raise ValueError("the file is no .npy file")
+    if version not in LENGTH_BYTES:
+        raise ValueError(f"version {version} of the .npy format is not supported")
+    length = int.from_bytes(file.read(LENGTH_BYTES[version]), "little")
+    if length > LARGEST_HEADER:
+        raise ValueError(f"a header of {length} bytes is too long")
+    try:
+        header = ast.literal_eval(file.read(length).decode("latin1").strip())
+        shape, fortran, text = header["shape"], header["fortran_order"], header["descr"]
+        if len(header) != 3 or not isinstance(text, str) or not isinstance(fortran, bool):
+            raise ValueError
+        if not all(type(size) is int and size >= 0 for size in tuple(shape)):
+            raise ValueError
+        dtype = np.dtype(text)
+    except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError):
+        raise ValueError("the header is damaged, or names what is no number") from None
+    if dtype.hasobject:
+        raise ValueError("the file holds Python objects, which are never loaded")
+    as_dtype(dtype.newbyteorder("="))
+    return tuple(shape), fortran, dtype
 
 
 def _read_npz(file: BinaryIO, size_bytes: int) -> dict[str, np.ndarray[Any, Any]]:

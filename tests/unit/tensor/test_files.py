@@ -136,3 +136,22 @@ def test_hostile_npz(tmp_path: Path) -> None:
         archive.writestr("readme.txt", "hello")
     with pytest.raises(bp.errors.CheckpointError, match=r"no \.npy file"):
         bp.load(path)
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "safetensors"])
+def test_random_damage_is_refused_or_harmless(tmp_path: Path, ending: str) -> None:
+    generator = np.random.default_rng(5)
+    path = tmp_path / f"x.{ending}"
+    bp.save(bp.arange(6) if ending == "npy" else tensors(), path)
+    whole = path.read_bytes()
+    refused = 0
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for place in generator.integers(0, len(whole), generator.integers(1, 4)):
+            damaged[place] = generator.integers(0, 256)
+        path.write_bytes(damaged[: generator.integers(1, 2 * len(whole))])
+        try:
+            bp.load(path)
+        except bp.errors.CheckpointError:
+            refused += 1
+    assert refused > 75
