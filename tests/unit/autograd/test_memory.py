@@ -175,7 +175,16 @@ def index_error(x: bp.Tensor) -> None:
         y.item()
 
 
-@pytest.mark.parametrize("fail", [shape_error, error_in_backward, index_error])
+def out_of_memory(x: bp.Tensor) -> None:
+    y = (x.broadcast_to(1 << 22, 2) * 2).exp()
+    y.sum().backward(retain_graph=True)
+    with bp.config(memory_limit=16), pytest.raises(bp.errors.OutOfMemoryError, match="no memory"):
+        y.numpy()
+    assert (x * 2).tolist() == [1.0, 3.0]
+    x.grad = None
+
+
+@pytest.mark.parametrize("fail", [shape_error, error_in_backward, index_error, out_of_memory])
 def test_errors_leave_nothing_alive(fail: Any) -> None:  # B41
     x = bp.tensor([0.5, 1.5], requires_grad=True)
     for _ in range(3):
