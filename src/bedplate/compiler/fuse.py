@@ -24,6 +24,7 @@ from bedplate.compiler.access import Access, is_alias, numel
 from bedplate.compiler.domain import compatible, cuts_of
 from bedplate.compiler.epilogue import matrix_strides
 from bedplate.compiler.groups import ASSEMBLE, FUSED, KERNEL, Group
+from bedplate.compiler.passes.views import NO_MEMORY
 from bedplate.compiler.reductions import BLOCK
 from bedplate.compiler.uses import take_dims
 from bedplate.config import config
@@ -265,7 +266,7 @@ class Fuser:
         for group in self.groups.values():
             if group.kind == FUSED:
                 for source in group.sources:
-                    if numel(source) >= READS_BASE:
+                    if numel(source) >= READS_BASE and source.op.name not in NO_MEMORY:
                         readers.setdefault(source, []).append(group)
         for source in readers:
             current = list({id(g): g for g in self._readers_now(source)}.values())
