@@ -39,7 +39,7 @@ class Instruction:
 
     type      of the value, or None
     number    the value is written %number; 0 for a literal or an instruction without a value
-    block     where it stands; None for a literal
+    block     where it stands while its block is open, then CLOSED; None for a literal
     site      (code, instruction offset) of the user's line, or None
     """
 
@@ -66,6 +66,11 @@ class Block:
     def __init__(self, owner: Any = None) -> None:
         self.owner = owner
         self.statements: list[Any] = []
+
+
+# Where instructions of a block stand once it is closed: they no longer refer to their own block,
+# so that a program is free of reference cycles.
+CLOSED = Block()
 
 
 @dataclass(slots=True, eq=False)
@@ -125,15 +130,15 @@ def print_program(program: Program) -> str:
 def all_programs(program: Program) -> list[Program]:
     """The program and all that it calls, callees first, each once."""
     order: list[Program] = []
-
-    def visit(each: Program) -> None:
-        for callee in each.callees:
-            visit(callee)
-        if not any(each is other for other in order):
-            order.append(each)
-
-    visit(program)
+    _visit(program, order)
     return order
+
+
+def _visit(program: Program, order: list[Program]) -> None:
+    for callee in program.callees:
+        _visit(callee, order)
+    if not any(program is other for other in order):
+        order.append(program)
 
 
 def all_instructions(block: Block) -> Iterator[Instruction]:

@@ -118,6 +118,7 @@ class Kernel:
             with codegen.lock:
                 if self._compiled is None:
                     self._compiled = self._compile_for(host())
+                    self._ir = None  # large; traced again if asked for
         return self._compiled
 
     def _compile_for(self, target: Target) -> Compiled:

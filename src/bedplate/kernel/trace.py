@@ -8,7 +8,7 @@ from typing import Any
 from bedplate.errors import KernelError
 from bedplate.kernel import context
 from bedplate.kernel.context import failure, line_of, user_site
-from bedplate.kernel.ir import NO_ATTRIBUTES, Block, Instruction, Program
+from bedplate.kernel.ir import CLOSED, NO_ATTRIBUTES, Block, Instruction, Program
 from bedplate.kernel.types import Type
 from bedplate.kernel.values import Value
 
@@ -23,6 +23,7 @@ class Tracer:
         self.block = Block(self)
         self.open = [self.block]
         self.broken: KernelError | None = None
+        self.callees: dict[int, tuple[Any, int]] = {}
         self.program = Program(name, [], [], result, self.block)
 
     def emit(
@@ -84,8 +85,15 @@ class Tracer:
                 "a loop or branch was left before the one inside it",
                 "loops and branches that nest, without break and return",
             )
-        self.open.pop().owner = None
+        self.close(self.open.pop())
         self.block = self.open[-1]
+
+    def close(self, block: Block) -> None:
+        """Values of a closed block can no longer be used."""
+        block.owner = None
+        for statement in block.statements:
+            if isinstance(statement, Instruction):
+                statement.block = CLOSED
 
     def append(self, statement: Any) -> None:
         self.block.statements.append(statement)
@@ -99,7 +107,9 @@ class Tracer:
             raise self.broken
         if self.block is not self.program.body:
             raise failure("a loop or branch was never closed", "loops that run to their end")
-        self.program.body.owner = None
+        self.close(self.program.body)
+        for parameter in self.program.parameters:
+            parameter.block = CLOSED
         return self.program
 
     def left_early(self, site: Any) -> None:

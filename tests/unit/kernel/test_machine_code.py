@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import threading
@@ -31,6 +32,7 @@ from bedplate.kernel import (
     var,
     zeros,
 )  # fmt: skip
+from bedplate.kernel.ir import Instruction
 from bedplate.kernel.target import find_target
 
 
@@ -162,3 +164,23 @@ def test_half_precision_needs_no_library(target: str) -> None:
         store(y + 8, cast(load(z), bf16))
 
     assert not re.search(r"\b(call|bl)\b", casts.assembly(target))
+
+
+def test_programs_are_freed_without_the_garbage_collector() -> None:
+    def live() -> int:
+        return sum(isinstance(each, Instruction) for each in gc.get_objects())
+
+    make_axpy(8)(3, np.zeros(3, np.float32), np.zeros(3, np.float32))
+    gc.collect()
+    gc.disable()
+    try:
+        before = live()
+        axpy = make_axpy(8, 77.0)
+        axpy(3, np.zeros(3, np.float32), np.zeros(3, np.float32))
+        assert live() == before  # compiled: the program has done its work
+        assert axpy.ir.parameters and live() > before  # asked for: traced again
+        axpy.interpret(3, np.zeros(3, np.float32), np.zeros(3, np.float32))
+        del axpy
+        assert live() == before
+    finally:
+        gc.enable()

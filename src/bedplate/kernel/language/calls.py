@@ -28,13 +28,12 @@ def call(kernel: Any, *args: Any) -> Value:
         types = ", ".join(map(str, wanted))
         raise failure(f"call {program.name}: {len(args)} arguments", f"{program.name}({types})")
     here = tracer()
-    callees = here.program.callees
-    found = [i for i, each in enumerate(callees) if each is program]
-    if not found:
-        callees.append(program)
-        found = [len(callees) - 1]
+    # the kernel is kept with its number, lest another take its identity
+    _, place = here.callees.setdefault(id(kernel), (kernel, len(here.program.callees)))
+    if place == len(here.program.callees):
+        here.program.callees.append(program)
     operands = _arguments(program.name, wanted, args)
-    return here.emit("call", program.result, operands, {"callee": found[0]})
+    return here.emit("call", program.result, operands, {"callee": place})
 
 
 def _arguments(name: str, types: Sequence[Type], args: Sequence[Any]) -> tuple[Value, ...]:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from bedplate.kernel.context import failure, tracer, user_site
-from bedplate.kernel.ir import Loop, When, While
+from bedplate.kernel.ir import CLOSED, Loop, When, While
 from bedplate.kernel.types import Type, i1, i64
 from bedplate.kernel.values import Value, as_value
 
@@ -40,6 +40,7 @@ def loop(start: Any, stop: Any = None, step: Any = 1) -> Iterator[Value]:
         here.left_early(site)
         raise
     here.leave(body)
+    index.block = CLOSED
     outer.statements.append(Loop(index, bounds[0], bounds[1], bounds[2], body, site))
 
 
