@@ -78,12 +78,13 @@ class Session:
     def measure(self, case: Case) -> list[Measured]:
         if case.kind != "first_step":
             return self.harness.measure(case)
-        cold = self.harness.first_calls(case, self._start_cold)
-        self.harness.first_calls(case, self._start_warm)
-        warm = self.harness.first_calls(case, self._start_warm)
-        for row in warm:
-            row.peer += " warm"
-        return cold + [row for row in warm if PEERS[row.peer.split(" ")[0]].is_ours]
+        rows = []
+        for name in self.harness.peers_with(case):
+            rows += self.harness.first_calls(case, name, self._start_cold, name)
+            if PEERS[name].is_ours:
+                self.harness.first_calls(case, name, self._start_warm, name, n_calls=1)
+                rows += self.harness.first_calls(case, name, self._start_warm, f"{name} warm")
+        return rows
 
     def close(self) -> None:
         for process in self.processes:

@@ -195,9 +195,9 @@ def all_cases() -> list[Case]:
 
 
 def chosen(only: str | None) -> list[Case]:
-    """The cases whose group is `only`, or whose name contains it."""
+    """The cases whose group or whole name is `only`, or else whose name contains it."""
     cases = all_cases()
     if not only:
         return cases
-    by_group = [case for case in cases if only in case.groups]
-    return by_group or [case for case in cases if only in case.name]
+    exact = [case for case in cases if only in case.groups or only == case.name]
+    return exact or [case for case in cases if only in case.name]

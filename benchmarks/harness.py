@@ -22,7 +22,6 @@ from benchmarks.worker import sample
 Tell = Callable[[str], None]
 # a thread pool may still spin after the last call of the peer before
 SETTLE_SECONDS = 0.01
-FIRST_CALLS = 3
 
 
 @dataclass
@@ -91,22 +90,25 @@ class Harness:
                 return None
         return Measured(case, process.name, answer["first_seconds"], process.version)
 
-    def first_calls(self, case: Case, start: Callable[[str], Process]) -> list[Measured]:
+    def peers_with(self, case: Case) -> list[str]:
+        """The names of the peers that have the case's kind."""
+        return [p.name for p in self.processes if p.ask("has", case=case.name)["has"]]
+
+    def first_calls(
+        self, case: Case, name: str, start: Callable[[str], Process], label: str, n_calls: int = 3
+    ) -> list[Measured]:
         """Seconds of the first call, in a new process each; `start` says with which cache."""
-        results = []
-        for process in self.processes:
-            measured = None
-            for _ in range(FIRST_CALLS):
-                fresh = start(process.name)
-                found = self._prepare(fresh, case, None)
-                fresh.close()
-                if found is None:
-                    break
-                measured = measured or found
-                measured.rounds.append(found.first_seconds)
-            if measured is not None:
-                results.append(measured)
-        return results
+        measured: Measured | None = None
+        for _ in range(n_calls):
+            fresh = start(name)
+            found = self._prepare(fresh, case, None)
+            fresh.close()
+            if found is None:
+                return []
+            if measured is None:
+                measured = Measured(case, label, found.first_seconds, found.version)
+            measured.rounds.append(found.first_seconds)
+        return [measured] if measured else []
 
     def _time(self, ready: list[tuple[Process, Measured]], case: Case) -> None:
         for turn in range(self.rounds + 1):  # the first round warms up and is thrown away

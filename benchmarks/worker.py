@@ -3,6 +3,7 @@
     python -m benchmarks.worker MODULE
 
     {"do": "versions"}                   -> {"version", "python"}
+    {"do": "has", "case": NAME}          -> {"has": whether this peer has such a kind}
     {"do": "prepare", "case": NAME}      -> {"first_seconds", "samples"} or {"absent": why}
     {"do": "time", "seconds": BUDGET}    -> {"seconds", "calls"}: the median time of a call
     {"do": "drop"}                       -> {}
@@ -51,6 +52,9 @@ class Worker:
 
     def versions(self) -> dict[str, Any]:
         return {"version": self.peer.VERSION, "python": sys.version.split()[0]}
+
+    def has(self, case: str) -> dict[str, Any]:
+        return {"has": hasattr(self.peer, self.cases[case].kind)}
 
     def prepare(self, case: str) -> dict[str, Any]:
         return self._prepare(self.cases[case])
