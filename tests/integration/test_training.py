@@ -225,14 +225,13 @@ def start(corpus, out, steps, **environment):
 
 
 def test_control_c_saves_and_exits_cleanly(corpus):
-    process = start(corpus, "run", 100_000)
-    for _ in range(3):
-        process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    with start(corpus, "run", 100_000) as process:
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        lines += process.stdout.readlines()
     assert process.returncode == 0
-    assert output.splitlines()[-1] == "interrupted True"
-    last = int(output.splitlines()[-2].split()[0]) if len(output.splitlines()) > 1 else 3
+    assert lines.pop() == "interrupted True\n"
+    last = int(lines[-1].split()[0])
     resumed = train(settings(corpus, "run", resume=True, steps=last + 1))
     assert resumed.steps == last + 1
 
