@@ -59,6 +59,23 @@ def test_a_gradient_wrong_by_a_thousandth_is_refused(sloped_case: Any, toolbox: 
         check(dataclasses.replace(sloped_case, op=broken), bp.Device("reference"), toolbox)
 
 
+def test_gradient_in_bfloat16(smooth_case: Any, device: Any, toolbox: Any) -> None:
+    """Two digits are what bfloat16 has; the dtypes must be those of the inputs."""
+    if bp.bfloat16 not in smooth_case.op.dtypes:
+        return
+    narrow = dataclasses.replace(smooth_case, dtype=bp.bfloat16).arrays()
+    wide = [a.astype(np.float64) if a.dtype == bp.bfloat16.numpy else a for a in narrow]
+    weights = np.random.default_rng(1).integers(-4, 5, smooth_case.oracle(*wide).shape) / 4
+    tensors = [bp.Tensor(a, device, requires_grad=a.dtype == bp.bfloat16.numpy) for a in narrow]
+    result = smooth_case.run(*tensors)
+    (result * bp.Tensor(weights.astype(result.dtype.numpy), device)).sum().backward()
+    wanted = toolbox.numeric_gradients(smooth_case, wide, weights)
+    for number, (tensor, expected) in enumerate(zip(tensors, wanted, strict=True)):
+        if tensor.grad is not None:
+            assert tensor.grad.dtype is bp.bfloat16
+            toolbox.assert_close(tensor.grad.numpy(), expected, 0.04, f"input {number}")
+
+
 def directional(case: Any, arrays: list[Any], create_graph: bool) -> tuple[Any, list[Any]]:
     """The derivative of sum(weights * op(inputs)) along random directions, and the inputs."""
     generator = np.random.default_rng(2)

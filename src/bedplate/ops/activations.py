@@ -14,7 +14,7 @@ from bedplate.ops.arithmetic import multiply
 from bedplate.ops.build import Value, number
 from bedplate.ops.comparison import greater
 from bedplate.ops.convert import where
-from bedplate.ops.elementwise import NUMBERS, unary
+from bedplate.ops.elementwise import NUMBERS, in_float32, unary
 from bedplate.ops.exponential import exp
 from bedplate.ops.samples import floats, integers, one
 from bedplate.ops.trigonometry import tanh
@@ -55,6 +55,7 @@ def _sigmoid(x: Any) -> Any:
     return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
 
 
+@in_float32
 def sigmoid_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """dy = y (1 - y) dx"""
     return (multiply(multiply(grad_out, output), 1 - output),)
@@ -75,6 +76,7 @@ def sigmoid(x: Value) -> Value:
     """
 
 
+@in_float32
 def silu_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """dy = s (1 + x (1 - s)) dx with s = sigmoid(x)"""
     (x,) = inputs
@@ -98,6 +100,7 @@ def silu(x: Value) -> Value:
     """
 
 
+@in_float32
 def erf_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """dy = 2 / sqrt(pi) exp(-x^2) dx"""
     (x,) = inputs
@@ -119,6 +122,7 @@ def erf(x: Value) -> Value:
     """
 
 
+@in_float32
 def gelu_exact_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """dy = (F(x) + x f(x)) dx with F and f the normal distribution and its density"""
     (x,) = inputs
@@ -137,6 +141,7 @@ def gelu_exact(x: Value) -> Value:
     """The Gaussian error linear unit: y = x (1 + erf(x / sqrt 2)) / 2."""
 
 
+@in_float32
 def gelu_tanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """dy = ((1 + h) / 2 + x (1 - h^2) u' / 2) dx with h = tanh(u), u = c (x + d x^3)"""
     (x,) = inputs
@@ -174,6 +179,7 @@ def gelu(x: Value, approximate: str = "none") -> Value:
     return gelu_exact(x) if approximate == "none" else gelu_tanh(x)
 
 
+@in_float32
 def softplus_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """dy = sigmoid(x) dx"""
     return (multiply(grad_out, sigmoid(inputs[0])),)

@@ -14,6 +14,7 @@ from bedplate.ops.elementwise import (
     NUMBERS,
     binary,
     flat_gradient,
+    in_float32,
     unary,
 )
 from bedplate.ops.samples import floats, integers, one, two
@@ -92,6 +93,7 @@ def multiply(a: Value, b: Value) -> Value:
     """
 
 
+@in_float32
 def divide_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
     """d(a / b) = (da - y db) / b"""
     a, b = inputs
@@ -307,6 +309,7 @@ def square(x: Value) -> Value:
     """
 
 
+@in_float32
 def reciprocal_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d(1 / x) = -y^2 dx"""
     return (negative(multiply(grad_out, multiply(output, output))),)

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.dtypes import FLOATS, INTEGERS, DType, bfloat16, bool_, float16
+from bedplate import kernel as language
+from bedplate.dtypes import FLOATS, INTEGERS, DType, bfloat16, bool_, float16, float32
 from bedplate.errors import DTypeError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Shape
-from bedplate.ops.build import Function, Value, apply_promoted, broadcast_shapes
+from bedplate.ops.build import Function, Value, apply_promoted, as_type, broadcast_shapes
 from bedplate.ops.leaves import constant
 from bedplate.ops.record import Gradient, NoGradient, Op, Sample, register
 from bedplate.ops.refusal import refuse_inputs
@@ -50,6 +51,35 @@ def widened(function: Callable[..., Any]) -> Callable[..., Any]:
             return result if result.dtype == np.bool_ else result.astype(dtype)
 
     return reference
+
+
+def emit_wide(emit: Callable[..., Any], dtype: Any, values: Any, attributes: Attributes) -> Any:
+    """Emit in float32 what is float16 or bfloat16, and narrow once: as the reference does."""
+    if not _is_narrow(language.element(values[0].type)):
+        return emit(dtype, *values)
+    wide = [language.cast(value, language.f32) for value in values]
+    result = emit(language.f32 if _is_narrow(dtype) else dtype, *wide)
+    return language.cast(result, dtype) if _is_narrow(dtype) else result
+
+
+def _is_narrow(type_: Any) -> bool:
+    return type_.is_float and type_.bits == 16
+
+
+def in_float32(gradient: Gradient) -> Gradient:
+    """A gradient that runs in float32 for float16 and bfloat16, and narrows what it gives once."""
+
+    @functools.wraps(gradient)
+    def widened_gradient(grad_out: Value, inputs: Any, output: Value, **attributes: Any) -> Any:
+        dtype = grad_out.dtype
+        if dtype is not float16 and dtype is not bfloat16:
+            return gradient(grad_out, inputs, output, **attributes)
+        inputs = tuple(as_type(value, float32) for value in inputs)
+        output = as_type(output, float32)
+        grads = gradient(as_type(grad_out, float32), inputs, output, **attributes)
+        return tuple(grad if grad is None else as_type(grad, dtype) for grad in grads)
+
+    return widened_gradient
 
 
 def rule(name: str, accepted: tuple[DType, ...], result: DType | None) -> Callable[..., Any]:
@@ -95,7 +125,7 @@ def row(
             rule(name, dtypes, result),
             reference=widened(reference),
             gradient=gradient,
-            emit=lambda dtype, values, attributes: emit(dtype, *values),
+            emit=functools.partial(emit_wide, emit),
             promote=promote,
             dtypes=dtypes,
             samples=samples,

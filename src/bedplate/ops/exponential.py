@@ -13,7 +13,7 @@ from bedplate.ops.arithmetic import divide, multiply, subtract
 from bedplate.ops.build import Value, is_number, number, sum_to
 from bedplate.ops.comparison import equal, logical_and
 from bedplate.ops.convert import where
-from bedplate.ops.elementwise import NUMBERS, binary, unary
+from bedplate.ops.elementwise import NUMBERS, binary, in_float32, unary
 from bedplate.ops.samples import floats, integers, mixed, one
 
 LN2 = 0.6931471805599453
@@ -40,6 +40,7 @@ def exp(x: Value) -> Value:
     """
 
 
+@in_float32
 def exp2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d 2**x = y ln(2) dx"""
     return (multiply(multiply(grad_out, output), LN2),)
@@ -100,6 +101,7 @@ def log(x: Value) -> Value:
     """
 
 
+@in_float32
 def log1p_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d log(1 + x) = dx / (1 + x)"""
     return (divide(grad_out, inputs[0] + 1),)
@@ -160,6 +162,7 @@ def log10(x: Value) -> Value:
     """
 
 
+@in_float32
 def sqrt_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d sqrt(x) = dx / (2 y); inf at 0, the limit"""
     return (divide(multiply(grad_out, 0.5), output),)
@@ -180,6 +183,7 @@ def sqrt(x: Value) -> Value:
     """
 
 
+@in_float32
 def rsqrt_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d x**(-1/2) = -y**3 / 2 dx"""
     cube = multiply(output, multiply(output, output))
@@ -201,6 +205,7 @@ def rsqrt(x: Value) -> Value:
     """
 
 
+@in_float32
 def pow_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
     """d a**b = b a**(b-1) da + y log(a) db; 0 where b = 0, and for db where a = 0 and b >= 0"""
     a, b = inputs

@@ -99,7 +99,7 @@ CLIP = row(
     NUMBERS,
     None,
     (
-        mixed(lambda r: [r.uniform(-2, 2, (3, 7)), np.float64(-1), np.float64(1)], "scalars"),
+        mixed(lambda r: [np.linspace(-2.05, 1.95, 21), np.float64(-1), np.float64(1)], "scalars"),
         mixed(
             lambda r: [r.uniform(-2, 2, (3, 7)), r.uniform(-1, 0, 7), r.uniform(0, 1, (3, 1))],
             "arrays",

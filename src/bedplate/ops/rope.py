@@ -14,7 +14,7 @@ from bedplate.ops.activations import sigmoid
 from bedplate.ops.arithmetic import add, multiply, negative, subtract
 from bedplate.ops.build import Value, as_type, sum_to
 from bedplate.ops.creation import index_along
-from bedplate.ops.elementwise import binary
+from bedplate.ops.elementwise import binary, in_float32
 from bedplate.ops.record import Op, apply, register
 from bedplate.ops.refusal import refuse
 from bedplate.ops.regions import flip, narrow
@@ -128,6 +128,7 @@ def rope(x: Value, cos: Value, sin: Value) -> Value:
     return apply(ROPE, (x, cos, sin))
 
 
+@in_float32
 def swiglu_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
     """With s = sigmoid(gate): dgate = g up s (1 + gate (1 - s)), dup = g gate s"""
     gate, up = inputs

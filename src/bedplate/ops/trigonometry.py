@@ -10,7 +10,7 @@ from bedplate.dtypes import FLOATS
 from bedplate.kernel import maths
 from bedplate.ops.arithmetic import divide, multiply, negative
 from bedplate.ops.build import Value, sum_to
-from bedplate.ops.elementwise import binary, unary
+from bedplate.ops.elementwise import binary, in_float32, unary
 from bedplate.ops.exponential import rsqrt
 from bedplate.ops.samples import one, two
 
@@ -45,6 +45,7 @@ def cos(x: Value) -> Value:
     """
 
 
+@in_float32
 def tan_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d tan(x) = (1 + y^2) dx"""
     return (multiply(grad_out, multiply(output, output) + 1),)
@@ -65,6 +66,7 @@ def tan(x: Value) -> Value:
     """
 
 
+@in_float32
 def asin_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d asin(x) = dx / sqrt(1 - x^2)"""
     return (multiply(grad_out, rsqrt(1 - multiply(inputs[0], inputs[0]))),)
@@ -85,6 +87,7 @@ def asin(x: Value) -> Value:
     """
 
 
+@in_float32
 def acos_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d acos(x) = -dx / sqrt(1 - x^2)"""
     return (negative(asin_gradient(grad_out, inputs, output)[0]),)
@@ -105,6 +108,7 @@ def acos(x: Value) -> Value:
     """
 
 
+@in_float32
 def atan_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d atan(x) = dx / (1 + x^2)"""
     return (divide(grad_out, multiply(inputs[0], inputs[0]) + 1),)
@@ -125,6 +129,7 @@ def atan(x: Value) -> Value:
     """
 
 
+@in_float32
 def atan2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
     """d atan2(y, x) = (x dy - y dx) / (x^2 + y^2)"""
     y, x = inputs
@@ -190,6 +195,7 @@ def cosh(x: Value) -> Value:
     """
 
 
+@in_float32
 def tanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d tanh(x) = (1 - y^2) dx"""
     return (multiply(grad_out, 1 - multiply(output, output)),)
@@ -210,6 +216,7 @@ def tanh(x: Value) -> Value:
     """
 
 
+@in_float32
 def asinh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d asinh(x) = dx / sqrt(x^2 + 1)"""
     return (multiply(grad_out, rsqrt(multiply(inputs[0], inputs[0]) + 1)),)
@@ -230,6 +237,7 @@ def asinh(x: Value) -> Value:
     """
 
 
+@in_float32
 def acosh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d acosh(x) = dx / sqrt(x^2 - 1)"""
     return (multiply(grad_out, rsqrt(multiply(inputs[0], inputs[0]) - 1)),)
@@ -250,6 +258,7 @@ def acosh(x: Value) -> Value:
     """
 
 
+@in_float32
 def atanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d atanh(x) = dx / (1 - x^2)"""
     return (divide(grad_out, 1 - multiply(inputs[0], inputs[0])),)
