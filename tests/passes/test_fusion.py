@@ -171,3 +171,14 @@ def test_an_index_out_of_range_names_op_value_size_and_line():
     ):
         table.take(indices, axis=0).numpy()
     assert table.take(bp.tensor(np.array([-1])), axis=0).tolist() == [[9.0, 10.0, 11.0]]
+
+
+def test_parts_of_a_concat_are_stored_where_they_belong(x):
+    def compute():
+        with bp.no_grad():
+            return bp.concat([x * 2, bp.softmax(x, axis=-1), x.detach()], axis=1)
+
+    a = x.detach().numpy()
+    expected = np.concatenate([a * 2, bp.softmax(x.detach(), axis=-1).numpy(), a], axis=1)
+    np.testing.assert_array_equal(compute().numpy(), expected)
+    assert len(kernels(lambda: compute().realise())) == 2  # the sums and products, and the copy

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from bedplate.compiler.access import Access, is_alias, numel
 from bedplate.compiler.domain import compatible, cuts_of
-from bedplate.compiler.epilogue import matrix_strides
+from bedplate.compiler.fold_groups import fold_epilogues, store_in_regions
 from bedplate.compiler.groups import ASSEMBLE, FUSED, KERNEL, Group
 from bedplate.compiler.passes.views import NO_MEMORY
 from bedplate.compiler.reductions import BLOCK
@@ -32,7 +32,6 @@ from bedplate.graph.node import Node, topological_order
 
 MAX_MEMBERS = 160  # keeps compile times and register pressure in bounds
 MAX_SOURCES = 40
-MAX_EPILOGUE = 40  # ops that a product applies to each value
 SPLIT_ROWS = 4  # with at most so many rows, long rows are split over several items
 MIN_ROW = 8  # columns below which a row value is not worth a scalar evaluation
 SMALL = 1 << 14  # elements of a domain that takes about as long as a launch
@@ -64,7 +63,8 @@ class Fuser:
             self._join_small()
         self._finish()
         if config.fusion:
-            self._fold_epilogues()
+            fold_epilogues(self)
+            store_in_regions(self)
         return self._sorted()
 
     # one node
@@ -281,52 +281,6 @@ class Fuser:
 
     def _now(self, group: Group) -> Group:
         return self.group[group.members[0]]
-
-    # epilogues
-
-    def _fold_epilogues(self) -> None:
-        """Let products finish the element-wise groups that alone read them."""
-        readers: dict[Node, list[Group]] = {}
-        for group in self.groups.values():
-            for source in group.sources:
-                readers.setdefault(source, []).append(group)
-        kept = {self.access_of(root).base for root in self.roots}
-        for group in list(self.groups.values()):
-            product = group.members[0]
-            if group.kind != KERNEL or not product.op.epilogue or product in kept:
-                continue
-            users = readers.get(product, [])
-            # a group that reads two products may have been folded into the other one already
-            free = len(users) == 1 and self._now(users[0]) is users[0]
-            if free and self._can_finish(product, users[0]):
-                self._fold(group, users[0])
-
-    def _can_finish(self, product: Node, group: Group) -> bool:
-        """Whether a group is a chain over the elements of a product, with one result."""
-        if group.kind != FUSED or group.rows is not None or len(group.stored) != 1:
-            return False
-        if group.total != numel(product) or len(group.members) > MAX_EPILOGUE:
-            return False
-        for node in group.members:
-            if node.op.name in ("take", "checked_index") or node.op.kind != "elementwise":
-                return False
-            for source in node.inputs:
-                access = self.access_of(source)
-                if access.base is product and not access.identity:
-                    return False
-                if matrix_strides(access, product.shape) is None:
-                    return False
-        return True
-
-    def _fold(self, group: Group, chain: Group) -> None:
-        group.epilogue = chain
-        group.stored = chain.stored
-        group.sources |= chain.sources - {group.members[0]}
-        group.bits |= chain.bits
-        group.position = chain.position
-        del self.groups[id(chain)]
-        for node in chain.members:
-            self.group[node] = group
 
     # the result
 

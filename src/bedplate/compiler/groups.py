@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from bedplate.graph.node import Node
 
@@ -24,6 +25,7 @@ class Group:
     late      reductions whose result needs another launch, so no member may read it
     stored    members whose values other groups, or the caller, read
     epilogue  of a "kernel" group: the fused group that its op applies before it stores
+    regions   stored members that go to a region of an assembled value
     sources   values that are read from outside
     cuts      where the accesses cut the domain; see domain.py
     bits      one bit for each node inside; ancestors: of all that must come before
@@ -40,6 +42,7 @@ class Group:
     late: set[Node] = field(default_factory=set)
     stored: list[Node] = field(default_factory=list)
     epilogue: Group | None = None
+    regions: dict[Node, Any] = field(default_factory=dict)
     bits: int = 0
     ancestors: int = 0
     sources: set[Node] = field(default_factory=set)

@@ -20,11 +20,12 @@ from bedplate.compiler.builder import (
     row_major_strides,
 )
 from bedplate.compiler.epilogue import EpilogueBuilder
+from bedplate.compiler.fold_groups import concat_parts
 from bedplate.compiler.groups import ASSEMBLE, FUSED, Group
 from bedplate.compiler.lower_fused import lower_fused, lower_region
 from bedplate.compiler.passes.broadcast import expanded
 from bedplate.compiler.rewrite import with_inputs
-from bedplate.compiler.uses import Context, Region
+from bedplate.compiler.uses import Context, Region, region_dims
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
 from bedplate.ops.leaves import constant
@@ -52,6 +53,7 @@ class Lowering:
         self.projections = projections
         self.buffers: dict[Node, BufferRef] = {}
         self.sites: list[Node] = []
+        self.placed: dict[Node, Region] = {}
         self.context = Context(
             self.builder, access_of, self.buffer_of, self._scalar_word, self._site_of
         )
@@ -64,6 +66,7 @@ class Lowering:
                 self._finished_kernel(group)
                 continue
             if group.kind == FUSED:
+                self.placed.update(group.regions)
                 lower_fused(group, self.context)
             elif group.kind == ASSEMBLE:
                 self._assemble(group.members[0])
@@ -135,11 +138,10 @@ class Lowering:
     def _assemble(self, node: Node) -> None:
         name = node.op.name
         if name == "concat":
-            axis, start = node.attributes["axis"], 0
-            for source in node.inputs:
-                starts = tuple(start if a == axis else 0 for a in range(len(node.shape)))
-                self._region(node, source, starts, None, shared=True)
-                start += source.shape[axis]
+            for source, starts in concat_parts(node):
+                base = self.access_of(source).base
+                if not self._is_placed(base, node):
+                    self._region(node, source, starts, None, shared=True)
         elif name == "pad":
             value = constant(node.attributes["value"], node.dtype, node.device)
             self._region(node, expanded(value, node.shape), (0,) * len(node.shape), None)
@@ -151,19 +153,16 @@ class Lowering:
         else:
             raise InternalError(f"{name} is not an assembly that the compiler knows")
 
+    def _is_placed(self, base: Node, target: Node) -> bool:
+        """Whether the group that makes a value has stored it in `target` already."""
+        region = self.placed.get(base)
+        return region is not None and region.target is target
+
     def _region(
         self, node: Node, source: Node, starts: Any, steps: Any, shared: bool = False
     ) -> None:
         dims, offset = region_dims(node.shape, source.shape, starts, steps)
         lower_region(Region(source, node, dims, offset), self.context, shared)
-
-
-def region_dims(shape: Any, sizes: Any, starts: Any, steps: Any) -> tuple[Any, int]:
-    """Where the elements of a region lie in a contiguous value: pairs (size, stride), offset."""
-    strides = row_major_strides(shape)
-    steps = steps or (1,) * len(strides)
-    dims = [(n, stride * step) for n, stride, step in zip(sizes, strides, steps, strict=True)]
-    return merged(dims), sum(a * b for a, b in zip(starts, strides, strict=True))
 
 
 def strided_view(node: Node, access: Access, buffer_of: Callable[[Node], BufferRef]) -> View | None:

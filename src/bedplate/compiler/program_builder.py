@@ -138,26 +138,27 @@ class ProgramBuilder:
 
     def _outputs(self) -> None:
         if self.region is not None:
-            region = self.region
-            value = self._read(region.source, numel(region.source))
-            itemsize = region.target.dtype.itemsize
-            use = AccessUse(
-                region.target,
-                region.dims,
-                region.offset,
-                numel(region.source),
-                itemsize,
-                written=True,
-            )
-            self.stores.append(Store(value, self._use(use), region.target.dtype))
+            source = self.region.source
+            self._store_region(self._read(source, numel(source)), self.region)
         for node in self.group.stored:
             value = self.values[self.ids[node]]
             if isinstance(value, Reduce) and value.kind != "row":
                 self._partial(node, value)
+            elif node in self.group.regions:
+                self._store_region(self.ids[node], self.group.regions[node])
             else:
                 whole = identity(node)
                 use = AccessUse(node, whole.dims, 0, numel(node), node.dtype.itemsize, written=True)
                 self.stores.append(Store(self.ids[node], self._use(use), node.dtype))
+
+    def _store_region(self, value: int, region: Region) -> None:
+        """Store a value in its region of an assembled one."""
+        dtype = region.target.dtype
+        use = AccessUse(
+            region.target, region.dims, region.offset, numel(region.source), dtype.itemsize,
+            written=True,
+        )  # fmt: skip
+        self.stores.append(Store(value, self._use(use), dtype))
 
     def _partial(self, node: Node, value: Reduce) -> None:
         """A result in parts: (items, columns) for sums over rows, (rows, chunks) for long rows."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bedplate.compiler.access import Access, Dims, merged, split
-from bedplate.compiler.builder import BufferRef, PlanBuilder
+from bedplate.compiler.builder import BufferRef, PlanBuilder, row_major_strides
 from bedplate.compiler.program import BROADCAST, GENERAL, UNIT
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
@@ -74,3 +74,11 @@ def take_dims(access: Access, shape: Any, axis: int, out_shape: Any) -> tuple[Di
         raise InternalError("take: its source is not walked by one stride along the axis")
     stride = merged(inner[1])[0][1] if merged(inner[1]) else 0
     return merged((*inner[0], (count, 0), *outer[1])), stride
+
+
+def region_dims(shape: Any, sizes: Any, starts: Any, steps: Any) -> tuple[Any, int]:
+    """Where the elements of a region lie in a contiguous value: pairs (size, stride), offset."""
+    strides = row_major_strides(shape)
+    steps = steps or (1,) * len(strides)
+    dims = [(n, stride * step) for n, stride, step in zip(sizes, strides, steps, strict=True)]
+    return merged(dims), sum(a * b for a, b in zip(starts, strides, strict=True))
