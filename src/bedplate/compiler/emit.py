@@ -69,8 +69,18 @@ class Emitter(ColumnEmitter):
         """Emit the loop over items."""
         pointers = {i: a.start for i, a in enumerate(self.access) if a.pattern.level == ITEM}
         self._scalars(ITEM, 0, pointers, self.env)
+        if self._is_copy():
+            # an update in place copies the old value over itself first
+            source, target = (cast(access.start, i64) for access in self.access)
+            end = select(source == target, begin, end)
         for item in loop(begin, end):
             self._item(item)
+
+    def _is_copy(self) -> bool:
+        """Whether the program does nothing but copy elements to places of the same pattern."""
+        program = self.program
+        alone = len(program.values) == 1 and isinstance(program.values[0], Load)
+        return alone and len(program.patterns) == 2 and len(set(program.patterns)) == 1
 
     def _item(self, item: Any) -> None:
         program = self.program

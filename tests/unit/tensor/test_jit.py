@@ -310,3 +310,19 @@ def test_constants_made_inside_are_constants_even_if_they_have_memory():
     for _ in range(4):
         assert step(bp.tensor([3.0, 4.0])).tolist() == [4.0, 6.0]
     assert "replayed from now on" in step.report()
+
+
+def test_a_part_is_assigned_in_place():
+    cache = bp.tensor(np.zeros((4, 1000), np.float32))
+
+    @jit
+    def step(row):
+        cache[2] = row
+        return cache.sum()
+
+    for i in range(1, 6):
+        assert step(bp.ones(1000) * i).item() == 1000 * i
+    address = cache._node.block.address
+    step(bp.ones(1000) * 9)
+    assert cache._node.block.address == address
+    np.testing.assert_array_equal(cache.numpy().sum(axis=1), [0, 0, 9000, 0])
