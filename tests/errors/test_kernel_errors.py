@@ -130,6 +130,10 @@ def test_memory() -> None:
     refuse(lambda n, m, x, y, v, flag: prefetch(x, locality=4), "locality is out of range")
     refuse(lambda n, m, x, y, v, flag: local(f32, n), "a size known under trace")
     refuse(lambda n, m, x, y, v, flag: local(f32, 1 << 20), "larger than the stack allows")
+    refuse(
+        lambda n, m, x, y, v, flag: [local(f64, 1 << 16) for _ in range(3)],
+        "larger than the stack allows",
+    )
     refuse(lambda n, m, x, y, v, flag: atomic_add(x, 1), "an atomic needs a pointer to integers")
     refuse(lambda n, m, x, y, v, flag: atomic_load(cast(x, ptr(i32)), "release"),
            "the order 'release' does not fit")  # fmt: skip

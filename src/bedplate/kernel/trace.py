@@ -23,6 +23,7 @@ class Tracer:
         self.block = Block(self)
         self.open = [self.block]
         self.broken: KernelError | None = None
+        self.local_bytes = 0
         self.callees: dict[int, tuple[Any, int]] = {}
         self.program = Program(name, [], [], result, self.block)
 

@@ -330,3 +330,34 @@ def test_bfloat16_keeps_subnormals_and_nan() -> None:
     assert native[0] == wanted[0] != 0
     assert native[1] == wanted[1]
     assert np.isnan(native[2]) and np.isinf(native[3])
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [(u64, 2**64 - 1), (u8, 255), (i8, -128), (i64, -(2**63)), (f32, np.nan), (f32, -0.0),
+     (f64, -np.inf), (f64, 5e-324), (f32, 1e-45), (f16, np.nan), (bf16, np.inf), (f16, 6e-8),
+     (i1, True), (f32, 1e300), (f16, 1e6), (f64, 0.1), (f32, 16777217)],
+)  # fmt: skip
+def test_literals(type_: Any, value: Any, assert_same: Any) -> None:
+    @kernel
+    def write(x: ptr(type_)):
+        store(x, constant(type_, value))
+        store(x + 1, constant(type_, value, 4))
+
+    with np.errstate(over="ignore"):
+        wanted = np.full(5, value).astype(numpy_dtype(type_))
+    for how in (write, write.interpret):
+        x = np.zeros(5, wanted.dtype)
+        how(x)
+        assert_same(x, wanted)
+
+
+def test_iota_wraps_in_small_types() -> None:
+    @kernel
+    def write(x: ptr(i8)):
+        store(x, iota(i8, 256))
+
+    for how in (write, write.interpret):
+        x = np.zeros(256, np.int8)
+        how(x)
+        assert x.tolist() == np.arange(256).astype(np.int8).tolist()

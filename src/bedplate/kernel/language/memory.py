@@ -9,6 +9,9 @@ from bedplate.kernel.ir import NO_ATTRIBUTES
 from bedplate.kernel.types import Type, i1, ptr, vec
 from bedplate.kernel.values import Value, as_value, mask_for
 
+# What all local arrays of a kernel may take; threads are commonly given 8 MiB, rarely less than 2.
+STACK_BYTES = 1 << 20
+
 
 def _element(pointer: Any, what: str) -> Type:
     if not isinstance(pointer, Value) or not pointer.type.is_pointer:
@@ -114,9 +117,13 @@ def local(element: Type, count: int) -> Value:
     """
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise failure("local needs a size known under trace", "a Python int >= 1", count=count)
-    if count * element.itemsize > 1 << 20:
-        raise failure("local is larger than the stack allows", "at most 1 MiB", count=count)
-    return tracer().emit("local", ptr(element), (), {"count": count})
+    here = tracer()
+    here.local_bytes += count * element.itemsize
+    if here.local_bytes > STACK_BYTES:
+        raise failure(
+            "local arrays are larger than the stack allows", "at most 1 MiB a kernel", count=count
+        )
+    return here.emit("local", ptr(element), (), {"count": count})
 
 
 __all__ = ["gather", "i1", "load", "local", "prefetch", "scatter", "store"]
