@@ -55,7 +55,7 @@ def test_what_is_no_number() -> None:
         lambda: bp.tensor("abc"),
     )
     for data in (["a"], [None], [[1, "a"]], [{}]):
-        with pytest.raises((TypeError, bp.errors.DTypeError), match="tensor|dtype"):
+        with pytest.raises((TypeError, bp.errors.DTypeError), match=r"tensor|dtype"):
             bp.tensor(data)
     with pytest.raises(bp.errors.DTypeError, match="unknown dtype dtype"):
         bp.tensor(np.array(["a"]))

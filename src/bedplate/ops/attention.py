@@ -49,9 +49,7 @@ def _fits(q: Any, k: Any) -> bool:
     return same and (q.shape[1] % k.shape[1] == 0 if k.shape[1] else q.shape[1] == 0)
 
 
-def _reference(
-    q: Any, k: Any, v: Any, length: Any = None, **attributes: Any
-) -> tuple[Any, Any]:
+def _reference(q: Any, k: Any, v: Any, length: Any = None, **attributes: Any) -> tuple[Any, Any]:
     """Over all T x S pairs in float64; a query that sees no key gives zeros and -infinity."""
     p, lse, _ = weights(q, k, length, **attributes)
     v = np.repeat(v.astype(np.float64), q.shape[1] // max(v.shape[1], 1), axis=1)

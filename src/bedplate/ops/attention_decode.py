@@ -229,9 +229,7 @@ def _start(g: Geometry, args: Value, item: Item, rows: Rows) -> None:
         store(rows.total + row, constant(g.accumulator, 0.0))
 
 
-def _attend(
-    g: Geometry, args: Value, item: Item, rows: Rows, row: Value, tile: Tile
-) -> None:
+def _attend(g: Geometry, args: Value, item: Item, rows: Rows, row: Value, tile: Tile) -> None:
     """One query against one tile of keys."""
     greatest, total = load(rows.greatest + row), load(rows.total + row)
     highest = _scores(g, args, item, rows, row, tile)
@@ -247,9 +245,7 @@ def _attend(
     _add_values(g, rows, row, tile, factor)
 
 
-def _scores(
-    g: Geometry, args: Value, item: Item, rows: Rows, row: Value, tile: Tile
-) -> Value:
+def _scores(g: Geometry, args: Value, item: Item, rows: Rows, row: Value, tile: Tile) -> Value:
     """Store the scores, -infinity for keys that are not seen or not there; returns the greatest."""
     n_vectors = vectors_of_head(g)
     _, query = _heads(args, item, row)

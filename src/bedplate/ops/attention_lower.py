@@ -55,9 +55,7 @@ def n_pairs(n_queries: int, n_keys: int, attributes: dict[str, Any]) -> int:
     return int(np.minimum(seen, LONGEST_WINDOW if window is None else window).sum())
 
 
-def lower_forward(
-    builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None
-) -> None:
+def lower_forward(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None) -> None:
     """Enter the launches of attention; see compiler/builder.py for what the arguments are."""
     q, k, v = (with_rows(builder, view) for view in inputs[:3])
     length = list(inputs[3:])

@@ -76,9 +76,7 @@ def _outer(rows: Value, keys: Value) -> Value:
     return matmul(rows, matrix_transpose(keys))
 
 
-def _weights(
-    q: Value, k: Value, lse: Value, length: list[Value], attributes: Attributes
-) -> Value:
+def _weights(q: Value, k: Value, lse: Value, length: list[Value], attributes: Attributes) -> Value:
     """exp(scale q k^T - lse) for the keys that a query sees, else 0."""
     p = exp(_outer(q, k) * attributes["scale"] - as_type(expand_dims(lse, -1), q.dtype))
     if not attributes["causal"] and not length:

@@ -135,9 +135,7 @@ def expm1(x: Any) -> Any:
     return select(near, original, result)
 
 
-def exp_pair(
-    x: Any, precision: Precision, rest_of_x: Any | None = None
-) -> tuple[Pair, Any, Any]:
+def exp_pair(x: Any, precision: Precision, rest_of_x: Any | None = None) -> tuple[Pair, Any, Any]:
     """((high, low), first, second): exp(x + rest_of_x) = (high + low) first second."""
     scaled, r, rest = reduce_exp(x, precision)
     if rest_of_x is not None:
