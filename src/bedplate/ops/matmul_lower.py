@@ -98,7 +98,7 @@ class _Product:
         across = problem.b_column == 1 or problem.columns == 1
         copy_a = self.types[0] is not self.accumulate
         variant = self._variant(False, "across" if across else "along", copy_a=copy_a)
-        unit = matmul_skinny.VECTORS * lanes
+        unit = matmul_skinny.step_and_vectors(problem.rows == 1)[1] * lanes
         n_units = ceil_divide(problem.columns, unit)
         most = matmul_skinny.block_columns(problem.rows, lanes, size)
         share = problem.columns * problem.n_products // (ITEMS_PER_WORKER * n_workers())
@@ -134,7 +134,7 @@ class _Product:
         return Variant(
             a, b, self.accumulate, out, a_packed, layout, len(self.problem.batch),
             self.whole.is_split and has_epilogue, has_epilogue or out is not self.accumulate,
-            copy_a, self.problem is not self.whole,
+            copy_a, self.problem is not self.whole, self.problem.rows == 1,
         )  # fmt: skip
 
     def _enter(

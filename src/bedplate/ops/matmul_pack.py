@@ -62,22 +62,70 @@ def layout(across: int, along: int) -> str:
 def transpose(vectors: Sequence[Value]) -> list[Value]:
     """Transpose lanes x lanes elements held in `lanes` vectors.
 
-    Interleaving vector i with vector i + lanes / 2, lane by lane, moves the highest bit of an
-    element's (vector, lane) position to the end; after log2(lanes) rounds the two have changed
-    places. cost: lanes * log2(lanes) shuffles
+    Squares as wide as 128 bits are transposed inside the vectors, by the interleaving that
+    every SIMD instruction set has for each 128 bits; then the squares change places as wholes.
+    cost: lanes * log2(lanes) shuffles
     """
     lanes = len(vectors)
-    low = [n // 2 + (n % 2) * lanes for n in range(lanes)]
-    high = [n + lanes // 2 for n in low]
-    rounds = lanes.bit_length() - 1
-    current = list(vectors)
-    for _ in range(rounds):
-        following = []
-        for n in range(lanes // 2):
-            a, b = current[n], current[n + lanes // 2]
-            following += [shuffle(a, b, low), shuffle(a, b, high)]
-        current = following
-    return current
+    side = min(128 // vectors[0].type.bits, lanes)
+    rows = list(vectors)
+    for first in range(0, lanes, side):
+        rows[first : first + side] = _transpose_squares(rows[first : first + side], side)
+    return _exchange_squares(rows, side)
+
+
+def _transpose_squares(rows: list[Value], side: int) -> list[Value]:
+    """Transpose each of the side x side squares (2 or 4) that `side` vectors hold."""
+    if side == 1:
+        return rows
+    if side == 2:
+        return [*_interleave(rows[0], rows[1], 1, side)]
+    low, high = _interleave(rows[0], rows[1], 1, side), _interleave(rows[2], rows[3], 1, side)
+    return [
+        *_interleave(low[0], high[0], 2, side), *_interleave(low[1], high[1], 2, side)
+    ]  # fmt: skip
+
+
+def _interleave(a: Value, b: Value, run: int, side: int) -> tuple[Value, Value]:
+    """Runs of elements of a and b in turn, by the lower and by the upper half of each square."""
+    lanes = a.type.lanes
+    halves = []
+    for half in (0, side // 2):
+        picked = []
+        for square in range(0, lanes, side):
+            for at in range(square + half, square + half + side // 2, run):
+                picked += [*range(at, at + run), *range(lanes + at, lanes + at + run)]
+        halves.append(shuffle(a, b, picked))
+    return halves[0], halves[1]
+
+
+def _exchange_squares(rows: list[Value], side: int) -> list[Value]:
+    """rows[g * side + c] holds column c of every square of block row g; give whole columns."""
+    n_squares = len(rows) // side
+    if n_squares == 1:
+        return rows
+    columns: dict[int, Value] = {}
+    for c in range(side):
+        blocks = [rows[g * side + c] for g in range(n_squares)]
+        if n_squares == 2:
+            gathered = [_squares(*blocks, [n, n + 2], side) for n in range(2)]
+        else:
+            evens_odds = [
+                [_squares(blocks[g], blocks[g + 1], [n, n + 2, n + 4, n + 6], side) for g in (0, 2)]
+                for n in range(2)
+            ]
+            gathered = [
+                _squares(*evens_odds[n % 2], [n // 2 * 1, n // 2 + 2, n // 2 + 4, n // 2 + 6], side)
+                for n in range(4)
+            ]
+        for n, column in enumerate(gathered):
+            columns[n * side + c] = column
+    return [columns[n] for n in range(len(rows))]
+
+
+def _squares(a: Value, b: Value, picked: list[int], side: int) -> Value:
+    """Whole runs of `side` elements of a and b, by number."""
+    return shuffle(a, b, [n * side + i for n in picked for i in range(side)])
 
 
 def emit_pack(

@@ -77,6 +77,7 @@ class Variant:
     b_layout                "direct": rows of b are read where they are; else how it is packed
     rank                    batch dimensions
     copy_a                  matmul_skinny: a is copied to scratch memory, widened, first
+    one_row                 matmul_skinny: a is one row, so no loop goes over its rows
     swapped                 matmul_skinny: a and b are exchanged; the one row is a column of c
     split_rows              rows of several products were merged: the epilogue wants them apart
     finish                  values are cast or go through an epilogue before they are stored
@@ -93,6 +94,7 @@ class Variant:
     finish: bool
     copy_a: bool = False
     swapped: bool = False
+    one_row: bool = False
 
 
 def words_before_epilogue(rank: int) -> int:
