@@ -85,6 +85,10 @@ class FunctionLowering:
         self.slots: list[str] = []
         self.temporaries = 0
         self.label = "entry"
+        self.streams = any(
+            instruction.op == "store" and instruction.attributes.get("nontemporal")
+            for instruction in all_instructions(program.body)
+        )
 
     def run(self) -> None:
         program = self.program
@@ -95,8 +99,7 @@ class FunctionLowering:
             parameters.append(f"{parameter.type.llvm}{widened} {name}")
         parameters += self.hidden_parameters()
         self.block(program.body)
-        self.line("ret " + (f"{program.result.llvm} {constant_text(program.result, 0)}"
-                            if program.result else "void"))  # fmt: skip
+        self.give_back(constant_text(program.result, 0) if program.result else "")
         result = program.result.llvm if program.result else "void"
         if program.result and not self.internal:
             result = extension(program.result).strip() + " " + result
@@ -108,6 +111,13 @@ class FunctionLowering:
         head += f"({', '.join(parameters)}) #{1 if small else 0} {{"
         text = [head, "entry:", *self.slots, *self.lines, "}\n"]
         self.module.functions.append("\n".join(text))
+
+    def give_back(self, text: str) -> None:
+        """Return a value; stores that went around the cache are ordered before what follows."""
+        if self.streams and self.target.triple.startswith("x86_64"):
+            self.intrinsic("llvm.x86.sse.sfence", "void", [])
+        result = self.program.result
+        self.line(f"ret {result.llvm} {text}" if result else "ret void")
 
     # What emissions use
 

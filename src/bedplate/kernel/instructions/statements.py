@@ -27,7 +27,7 @@ def _emit_set(lowering: Any, instruction: Any) -> str:
 
 def _emit_give_back(lowering: Any, instruction: Any) -> str:
     operands = instruction.operands
-    lowering.line(f"ret {lowering.typed(operands[0])}" if operands else "ret void")
+    lowering.give_back(lowering.text(operands[0]) if operands else "")
     lowering.unreachable_rest()
     return ""
 
