@@ -10,22 +10,21 @@ points forward, so that reference counts alone free whatever nobody can reach:
 An entry keeps the nodes of its inputs and its output, which never change: a tensor that is
 bound to another value later cannot disturb a gradient.
 
-The walk runs each entry once, after all its consumers. Gradients are graph nodes; with
-`create_graph` they are tensors, recorded themselves. An entry is taken apart when the walk
-claims it, so that a second walk finds it freed, in whatever thread it runs.
+A walk runs each entry once, after all its consumers. Gradients are graph nodes; with
+`create_graph` they are tensors, recorded themselves. A walk claims the graph first, so that a
+second one finds it freed, in whatever thread it runs.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from bedplate.errors import GradientError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node
 from bedplate.graph.pending import LOCAL, ThreadState, user_site
-from bedplate.ops.build import as_type
 from bedplate.ops.record import NoGradient, Op
 
 Hook = Callable[[Any], Any]
@@ -41,6 +40,9 @@ class Session:
         self.closed = False
 
 
+FREED = Session()  # of an entry whose graph a walk has claimed
+
+
 class Leaf:
     """Where gradients end: a tensor that was not computed and requires a gradient.
 
@@ -50,7 +52,6 @@ class Leaf:
 
     __slots__ = ("hooks", "tensor")
     sources = ()
-    inputs = ()
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = weakref.ref(tensor)
@@ -61,7 +62,7 @@ class Entry:
     """One application of an op: `output = op(*inputs, **attributes)`.
 
     op       an `Op`, or an `Operation` (one instance per application)
-    inputs   nodes; None once the entry has been freed
+    inputs   nodes
     sources  the Entry or Leaf behind each input, None where no gradient is wanted
     output   node
     session  see `Session`
@@ -74,7 +75,7 @@ class Entry:
         self,
         op: Any,
         attributes: Attributes,
-        inputs: tuple[Any, ...] | None,
+        inputs: tuple[Any, ...],
         sources: tuple[Any, ...],
         output: Any,
         session: Session,
@@ -87,15 +88,12 @@ class Entry:
         self.session = session
         self.hooks: list[Hook] | None = None
 
-    def taken(self) -> Entry:
-        """A copy of this entry, which is freed itself."""
-        copy = Entry(self.op, self.attributes, self.inputs, self.sources, self.output, self.session)
-        copy.hooks = self.hooks
-        if not isinstance(self.op, Op):  # an operation keeps saved values; its name is enough
+    def release(self) -> None:
+        """Let go of all that was saved; only the name of the op remains."""
+        if not isinstance(self.op, Op):  # an operation keeps values of its own
             self.op = _Freed(self.op.name)
-        self.inputs = self.hooks = self.output = None
-        self.sources = ()
-        return copy
+        self.inputs = self.sources = ()
+        self.output = self.hooks = None
 
     @property
     def line(self) -> str:
@@ -114,17 +112,20 @@ class _Freed:
 _claiming = threading.Lock()
 
 
-def _claim(root: Any, retain: bool) -> tuple[dict[Any, Any], dict[Any, int]]:
-    """Every entry behind `root` with what it holds, and how many consumers each has.
+def _claim(root: Any, retain: bool) -> dict[Any, int]:
+    """Every entry behind `root`, and how many consumers each has.
 
-    raises GradientError if one of them was freed, in which case none is taken
+    Unless it is retained the graph belongs to the caller from here on: whoever comes next
+    finds it freed.
+    raises  GradientError if a part of it was freed, in which case nothing is claimed
     """
     waiting: dict[Any, int] = {root: 0}
     stack = [root]
     with _claiming:
         while stack:
             entry = stack.pop()
-            _check_usable(entry)
+            if isinstance(entry, Entry):
+                _check_usable(entry)
             for source in entry.sources:
                 if source is None:
                     continue
@@ -133,18 +134,20 @@ def _claim(root: Any, retain: bool) -> tuple[dict[Any, Any], dict[Any, int]]:
                 else:
                     waiting[source] = 1
                     stack.append(source)
-        if retain:
-            return {entry: entry for entry in waiting}, waiting
-        return {e: e.taken() if isinstance(e, Entry) else e for e in waiting}, waiting
+        if not retain:
+            for entry in waiting:
+                if isinstance(entry, Entry):
+                    entry.session = FREED
+    return waiting
 
 
-def _check_usable(entry: Any) -> None:
-    if entry.inputs is None:
+def _check_usable(entry: Entry) -> None:
+    if entry.session is FREED:
         raise GradientError(
             f"backward: the graph behind {entry.op.name} was freed by an earlier backward; "
             "keep it with backward(retain_graph=True) the first time"
         )
-    if isinstance(entry, Entry) and entry.session.closed:
+    if entry.session.closed:
         raise GradientError(
             f"backward: {entry.op.name} at {entry.line} was recorded before the tape was reset"
         )
@@ -170,29 +173,41 @@ def walk(
     cost      linear in entries; no recursion
     """
     state = LOCAL.state
-    entries, waiting = _claim(root, retain)
+    waiting = _claim(root, retain)
     grads: dict[Any, Any] = {root: seed if create else seed._node}
     done: dict[Any, Any] = {}
     ready = [root]
     before, state.recording = state.recording, create
     try:
         while ready:
-            key = ready.pop()
-            entry = entries.pop(key)
-            grad = grads.pop(key, None)
+            entry = ready.pop()
+            grad = grads.pop(entry, None)
             if grad is not None:
-                grad = _with_hooks(entry, grad, wrap, create)
+                if entry.hooks:
+                    grad = _with_hooks(entry, grad, wrap, create)
                 if keep_all or isinstance(entry, Leaf):
-                    done[key] = grad
+                    done[entry] = grad
                 _spread(entry, grad, grads, wrap, create)
             for source in entry.sources:
                 if source is not None:
                     waiting[source] -= 1
                     if waiting[source] == 0:
                         ready.append(source)
+            if not retain and isinstance(entry, Entry):
+                entry.release()
+    except BaseException:
+        if not retain:  # what was claimed is nobody's any more
+            _release_all(waiting)
+        raise
     finally:
         state.recording = before
     return done if create else _as_pending(done, state, wrap)
+
+
+def _release_all(entries: Iterable[Any]) -> None:
+    for entry in entries:
+        if isinstance(entry, Entry):
+            entry.release()
 
 
 def _as_pending(found: dict[Any, Any], state: ThreadState, wrap: Wrap) -> dict[Any, Any]:
@@ -264,14 +279,15 @@ def _checked(entry: Entry, gradients: Any) -> tuple[Any, ...]:
             f"{entry.op.name}: the gradient function gave {len(gradients)} gradients "
             f"for {len(inputs)} inputs; give one per input, None where there is none"
         )
-    checked = []
     for index, (gradient, node) in enumerate(zip(gradients, inputs, strict=True)):
-        if gradient is not None and node is not None:
-            if gradient.shape != node.shape:
-                raise GradientError(_wrong_shape(entry, index, gradient, node))
-            gradient = as_type(gradient, node.dtype)
-        checked.append(gradient)
-    return tuple(checked)
+        if gradient is None or node is None:
+            continue
+        if gradient.shape != node.shape:
+            raise GradientError(_wrong_shape(entry, index, gradient, node))
+        if gradient.dtype is not node.dtype:
+            converted = gradient.astype(node.dtype)
+            gradients = (*gradients[:index], converted, *gradients[index + 1 :])
+    return gradients
 
 
 def _wrong_shape(entry: Entry, index: int, gradient: Any, node: Node) -> str:
@@ -284,7 +300,7 @@ def _wrong_shape(entry: Entry, index: int, gradient: Any, node: Node) -> str:
 
 
 def _with_hooks(entry: Any, grad: Any, wrap: Wrap, create: bool) -> Any:
-    for hook in entry.hooks or ():
+    for hook in entry.hooks:
         given = grad if create else wrap(grad, None)
         found = hook(given)
         if found is not None:

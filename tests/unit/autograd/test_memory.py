@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -232,3 +233,19 @@ def test_results_do_not_depend_on_the_collector() -> None:
     w, b, x = parameters()
     np.testing.assert_array_equal(without, [step(w, b, x) for _ in range(5)])
     assert thread_state().recording
+
+
+def test_a_failed_backward_lets_go_of_what_was_saved() -> None:  # B41
+    x = bp.tensor([0.5, 1.5], requires_grad=True)
+    middle = x.exp()
+    y = (Raises.apply(x * 3) + middle.exp()).sum()
+    value = weakref.ref(middle._node)
+    del middle
+    assert value() is not None
+    with contextlib.suppress(ZeroDivisionError):
+        y.backward()
+    bp.synchronize()
+    assert y.numpy() > 0
+    assert value() is None
+    with pytest.raises(bp.errors.GradientError, match="was freed"):
+        y.backward()
