@@ -53,6 +53,7 @@ from bedplate.ops.losses import cross_entropy, mse_loss
 from bedplate.ops.matmul import matmul
 from bedplate.ops.norms import layer_norm, rms_norm
 from bedplate.ops.positions import argmax, argmin
+from bedplate.ops.quantile import normal_quantile
 from bedplate.ops.reduce import prod
 from bedplate.ops.reduce import all_ as all
 from bedplate.ops.reduce import any_ as any
@@ -167,6 +168,7 @@ __all__ = [
     "multiply",
     "narrow",
     "negative",
+    "normal_quantile",
     "not_equal",
     "one_hot",
     "ones_like",

@@ -30,7 +30,7 @@ def state(seed: int = 0, device: str = "reference") -> Any:
 @pytest.mark.parametrize(("counter", "key", "wanted"), VECTORS)
 def test_published_vectors(counter: Any, key: Any, wanted: Any) -> None:
     words = [np.array([word], np.uint32) for word in (*counter, *key)]
-    got = [int(PHILOX.reference(*words, word=i)[0]) for i in range(4)]
+    got = [int(PHILOX.reference(*words, word=i, pair=False)[0]) for i in range(4)]
     assert [hex(word) for word in got] == [hex(word) for word in wanted]
 
 
