@@ -79,7 +79,7 @@ def _transpose_squares(rows: list[Value], side: int) -> list[Value]:
     if side == 1:
         return rows
     if side == 2:
-        return [*_interleave(rows[0], rows[1], 1, side)]
+        return list(_interleave(rows[0], rows[1], 1, side))
     low, high = _interleave(rows[0], rows[1], 1, side), _interleave(rows[2], rows[3], 1, side)
     return [
         *_interleave(low[0], high[0], 2, side), *_interleave(low[1], high[1], 2, side)
@@ -101,30 +101,29 @@ def _interleave(a: Value, b: Value, run: int, side: int) -> tuple[Value, Value]:
 
 def _exchange_squares(rows: list[Value], side: int) -> list[Value]:
     """rows[g * side + c] holds column c of every square of block row g; give whole columns."""
-    n_squares = len(rows) // side
-    if n_squares == 1:
-        return rows
-    columns: dict[int, Value] = {}
+    columns = list(rows)
     for c in range(side):
-        blocks = [rows[g * side + c] for g in range(n_squares)]
-        if n_squares == 2:
-            gathered = [_squares(*blocks, [n, n + 2], side) for n in range(2)]
-        else:
-            evens_odds = [
-                [_squares(blocks[g], blocks[g + 1], [n, n + 2, n + 4, n + 6], side) for g in (0, 2)]
-                for n in range(2)
-            ]
-            gathered = [
-                _squares(*evens_odds[n % 2], [n // 2 * 1, n // 2 + 2, n // 2 + 4, n // 2 + 6], side)
-                for n in range(4)
-            ]
-        for n, column in enumerate(gathered):
-            columns[n * side + c] = column
-    return [columns[n] for n in range(len(rows))]
+        columns[c::side] = _transpose_blocks(rows[c::side], side)
+    return columns
 
 
-def _squares(a: Value, b: Value, picked: list[int], side: int) -> Value:
-    """Whole runs of `side` elements of a and b, by number."""
+def _transpose_blocks(rows: list[Value], side: int) -> list[Value]:
+    """Transpose 1, 2 or 4 vectors of as many blocks of `side` elements."""
+    if len(rows) == 1:
+        return rows
+    if len(rows) == 2:
+        return [_blocks(rows[0], rows[1], [n, n + 2], side) for n in range(2)]
+    a, b, c, d = rows
+    even, odd = [0, 2, 4, 6], [1, 3, 5, 7]
+    upper = [_blocks(a, b, picked, side) for picked in (even, odd)]
+    lower = [_blocks(c, d, picked, side) for picked in (even, odd)]
+    return [
+        _blocks(upper[n], lower[n], picked, side) for picked in (even, odd) for n in range(2)
+    ]  # fmt: skip
+
+
+def _blocks(a: Value, b: Value, picked: list[int], side: int) -> Value:
+    """Whole blocks of `side` elements of a and b, by number."""
     return shuffle(a, b, [n * side + i for n in picked for i in range(side)])
 
 

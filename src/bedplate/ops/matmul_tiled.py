@@ -51,7 +51,6 @@ from bedplate.kernel import (
     tail_mask,
     var,
     when,
-    while_,
     word_int,
     word_pointer,
     zeros,
@@ -242,26 +241,22 @@ def _emit_tile(
     first = tile * tiles.rows
     left = item.rows - first
     place = _Place(variant, tiles, item, panel, step, start, depth, is_last, column)
-    whole, middle, small = tiles.heights
     if variant.a_packed:
         deep = (item.depth + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
         place.packed_a = item.a + (tile * deep + start) * tiles.rows
         # Without it a comes from the third cache at its latency: 165 against 225 GFLOP/s at
         # 2048 (float32, one core of Zen 5 with a peak of 266).
         place.next_a = place.packed_a + deep * tiles.rows
-    with when(left >= whole):
-        place.emit(whole, first, constant(i64, 0), None)
+    with when(left >= tiles.rows):
+        place.emit(tiles.rows, first, constant(i64, 0), None)
     with otherwise():
-        done = var(constant(i64, 0))
-        with when(left >= middle):
-            place.emit(middle, first, constant(i64, 0), None)
-            done.set(middle)
-        for _ in while_(lambda: done.get() < left):
-            place.emit(small, first, done.get(), left - done.get())
-            done.set(done.get() + small)
+        for offset in loop(0, left, tiles.tail_rows):
+            place.emit(tiles.tail_rows, first, offset, left - offset)
     if variant.finish:
         with when(is_last):
-            _finish(variant, tiles, emit, item, first, minimum(left, whole), column, place.buffer)
+            _finish(
+                variant, tiles, emit, item, first, minimum(left, tiles.rows), column, place.buffer
+            )
 
 
 class _Place:
@@ -294,11 +289,12 @@ class _Place:
         if self.variant.finish:
             with when(self.is_last):
                 at = self.buffer + offset * tiles.columns
-                self._store(tile, at, constant(i64, tiles.columns), None, False)
+                whole = [None] * tiles.vectors
+                _store_rows(tile, at, constant(i64, tiles.columns), None, tiles.lanes, whole)
             with otherwise():
-                self._store(tile, partial, item.columns, left, True)
+                self._store(tile, partial, item.columns, left)
         else:
-            self._store(tile, partial, item.columns, left, True)
+            self._store(tile, partial, item.columns, left)
 
     def _prefetch(self, at: Value, height: int) -> None:
         """Fetch the lines that the tile will be stored to while it is computed."""
@@ -341,18 +337,17 @@ class _Place:
                     mask = mask & splat(left > r, lanes)
                 accumulator.set(load(at + columns * r + v * lanes, lanes, mask=mask))
 
-    def _store(
-        self, tile: Any, at: Value, stride: Value, left: Value | None, has_tail: bool
-    ) -> None:
-        lanes = self.tiles.lanes
+    def _store(self, tile: Any, at: Value, stride: Value, left: Value | None) -> None:
+        """Store a tile where the columns that do not exist must not be touched."""
+        lanes, height = self.tiles.lanes, len(tile)
         n_columns = self.item.columns - self.column
-        if not has_tail:
-            _store_rows(tile, at, stride, left, lanes, None)
+        masks = [tail_mask(n_columns - v * lanes, lanes) for v in range(self.tiles.vectors)]
+        if height < self.tiles.rows:  # rare enough to be without a case for whole vectors
+            _store_rows(tile, at, stride, left, lanes, masks)
             return
         with when(n_columns >= self.tiles.columns):
-            _store_rows(tile, at, stride, left, lanes, None)
+            _store_rows(tile, at, stride, left, lanes, [None] * self.tiles.vectors)
         with otherwise():
-            masks = [tail_mask(n_columns - v * lanes, lanes) for v in range(self.tiles.vectors)]
             _store_rows(tile, at, stride, left, lanes, masks)
 
 
@@ -370,8 +365,7 @@ def _store_rows(
 
 def _store_row(accumulators: Any, target: Value, lanes: int, masks: Any) -> None:
     for v, accumulator in enumerate(accumulators):
-        mask = None if masks is None else masks[v]
-        store(target + v * lanes, accumulator.get(), mask=mask)
+        store(target + v * lanes, accumulator.get(), mask=masks[v])
 
 
 def multiply_add(a: Value, b: Value, c: Value) -> Value:

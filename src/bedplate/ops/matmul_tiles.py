@@ -35,13 +35,9 @@ class Tiles:
         return self.vectors * self.lanes
 
     @property
-    def heights(self) -> tuple[int, int, int]:
-        """Heights of the register tiles: the full one, and two for the rows that are left.
-
-        Tall ones first, so that 64 rows are 4 tiles of 14 and one of 8, without waste.
-        """
-        middle = 1 << ((self.rows - 1).bit_length() - 1)
-        return self.rows, middle, middle // 2
+    def tail_rows(self) -> int:
+        """Height of the tiles for the rows that are left: 8 chains keep two multiply-adds busy."""
+        return min(-(-8 // self.vectors), self.rows)
 
 
 def accumulator(dtype: DType) -> Type:
