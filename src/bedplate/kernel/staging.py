@@ -14,7 +14,7 @@ from typing import Any
 
 from bedplate.config import config
 from bedplate.errors import KernelError
-from bedplate.kernel import checks, codegen, context, report
+from bedplate.kernel import check_lowering, checks, codegen, context, report
 from bedplate.kernel.arguments import Convention
 from bedplate.kernel.context import line_of
 from bedplate.kernel.ir import Program
@@ -140,8 +140,8 @@ class Kernel:
                 target = host()
                 convention = Convention(self.name, self.ir)
                 check_symbols(self.ir)
-                image = codegen.make_object(checks.lower_checked(self.ir, target), target)
-                symbols = symbol_of(self.name), checks.checked_symbol(self.name)
+                image = codegen.make_object(check_lowering.lower_checked(self.ir, target), target)
+                symbols = symbol_of(self.name), check_lowering.checked_symbol(self.name)
                 plain, checked, keep = codegen.link(image, *symbols)
                 hidden = checks.hidden_types(self.ir)
                 self._checked = CheckedCompiled(
