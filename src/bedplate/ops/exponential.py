@@ -240,16 +240,18 @@ def _power_emit(t: Any, a: Any, b: Any) -> Any:
 
 
 def _emit_integer_power(t: Any, a: Any, b: Any) -> Any:
-    """Squaring, unrolled over the bits of the exponent; it wraps around."""
-    result, base, exponent = a * 0 + 1, a, b
-    for _ in range(t.bits):
-        result = language.select((exponent & 1) != 0, result * base, result)
-        base, exponent = base * base, exponent >> 1
+    """Squaring, a bit of the exponent at a time; it wraps around."""
+    result, base, exponent = language.var(a * 0 + 1), language.var(a), language.var(b)
+    for _ in language.loop(t.bits):
+        odd = (exponent.get() & 1) != 0
+        result.set(language.select(odd, result.get() * base.get(), result.get()))
+        base.set(base.get() * base.get())
+        exponent.set(exponent.get() >> 1)
     if not t.is_signed:
-        return result
+        return result.get()
     unit = language.select((b & 1) != 0, a, a * 0 + 1)
     negative_power = language.select((a == 1) | (a == -1), unit, a * 0)
-    return language.select(b < 0, negative_power, result)
+    return language.select(b < 0, negative_power, result.get())
 
 
 @binary(
