@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bedplate.graph.pending import LOCAL
 from bedplate.tensor import Tensor
 
 
@@ -18,3 +19,6 @@ class Parameter(Tensor):
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         value = data.detach() if isinstance(data, Tensor) else Tensor(data)
         super().__init__(value, requires_grad=requires_grad)
+        if self._node.block is None:
+            # memory of its own from the first run on, so that a captured step sees it as state
+            LOCAL.state.nodes.append(self._node)
