@@ -11,8 +11,8 @@ import numpy as np
 
 from bedplate.devices.device import Device, current_device
 from bedplate.dtypes import DType, as_dtype, bool_, float32, int64
-from bedplate.errors import DTypeError
-from bedplate.graph.node import Node
+from bedplate.errors import DTypeError, ShapeError
+from bedplate.graph.node import Node, Shape
 from bedplate.graph.pending import user_site
 from bedplate.ops import creation
 from bedplate.ops.leaves import constant
@@ -71,6 +71,17 @@ def from_numpy(array: Any) -> Tensor:
     return Tensor(np.asarray(array))
 
 
+def new_shape(name: str, shape: tuple[Any, ...]) -> Shape:
+    """The shape of a new tensor, given as one tuple or one size after the other.
+
+    raises  ShapeError for a negative size, TypeError for what is no integer
+    """
+    sizes = as_sizes(name, shape)
+    if min(sizes, default=0) < 0:
+        raise ShapeError(f"{name}: sizes must not be negative, got {sizes}")
+    return sizes
+
+
 def _like(device: Device | str | None, dtype: DType) -> Node:
     """A node from which the functions of the ops floor take the device."""
     return constant(0, dtype, current_device() if device is None else Device(device))
@@ -103,7 +114,7 @@ def full(
         bool_ if isinstance(fill_value, bool) else int64 if isinstance(fill_value, int) else float32
     )
     wanted = kind if dtype is None else as_dtype(dtype)
-    sizes = as_sizes("full", (shape,))
+    sizes = new_shape("full", (shape,))
     return _made(creation.full(_like(device, wanted), sizes, fill_value, wanted), requires_grad)
 
 
@@ -118,7 +129,7 @@ def zeros(
     [[0.0], [0.0]]
     """
     return full(
-        as_sizes("zeros", shape), 0, float32 if dtype is None else dtype, device, requires_grad
+        new_shape("zeros", shape), 0, float32 if dtype is None else dtype, device, requires_grad
     )
 
 
@@ -133,7 +144,7 @@ def ones(
     [1.0, 1.0]
     """
     return full(
-        as_sizes("ones", shape), 1, float32 if dtype is None else dtype, device, requires_grad
+        new_shape("ones", shape), 1, float32 if dtype is None else dtype, device, requires_grad
     )
 
 

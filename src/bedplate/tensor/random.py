@@ -20,7 +20,7 @@ from bedplate.devices.device import Device, current_device
 from bedplate.dtypes import float32, int64
 from bedplate.errors import ShapeError
 from bedplate.ops import random as ops
-from bedplate.ops.views import as_sizes
+from bedplate.tensor.creation import new_shape
 from bedplate.tensor.tensor import Tensor
 
 Shape = Any
@@ -78,7 +78,7 @@ class Generator:
         device: Any = None,
     ) -> Tensor:
         """Uniform numbers in [low, high)."""
-        sizes = as_sizes("uniform", (shape,))
+        sizes = new_shape("uniform", (shape,))
         return self.draw(ops.uniform, sizes, low, high, dtype, device=device)
 
     def normal(
@@ -90,19 +90,21 @@ class Generator:
         device: Any = None,
     ) -> Tensor:
         """Normal numbers."""
-        sizes = as_sizes("normal", (shape,))
+        sizes = new_shape("normal", (shape,))
         return self.draw(ops.normal, sizes, mean, std, dtype, device=device)
 
     def randint(
         self, low: int, high: int, shape: Shape, dtype: Any = int64, device: Any = None
     ) -> Tensor:
         """Uniform integers in [low, high)."""
-        sizes = as_sizes("randint", (shape,))
+        sizes = new_shape("randint", (shape,))
         return self.draw(ops.randint, sizes, low, high, dtype, device=device)
 
     def bernoulli(self, shape: Shape, probability: float = 0.5, device: Any = None) -> Tensor:
         """True with the given probability."""
-        return self.draw(ops.bernoulli, as_sizes("bernoulli", (shape,)), probability, device=device)
+        return self.draw(
+            ops.bernoulli, new_shape("bernoulli", (shape,)), probability, device=device
+        )
 
     def dropout(self, x: Tensor, probability: float = 0.5) -> Tensor:
         """Elements of x set to 0 with the given probability, the others scaled to keep the mean."""
@@ -186,9 +188,9 @@ def dropout(x: Tensor, probability: float = 0.5) -> Tensor:
 
 def rand(*shape: Any, dtype: Any = float32, device: Any = None) -> Tensor:
     """Uniform numbers in [0, 1); sizes one after the other."""
-    return uniform(as_sizes("rand", shape), dtype=dtype, device=device)
+    return uniform(new_shape("rand", shape), dtype=dtype, device=device)
 
 
 def randn(*shape: Any, dtype: Any = float32, device: Any = None) -> Tensor:
     """Standard normal numbers; sizes one after the other."""
-    return normal(as_sizes("randn", shape), dtype=dtype, device=device)
+    return normal(new_shape("randn", shape), dtype=dtype, device=device)

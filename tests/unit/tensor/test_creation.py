@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -51,3 +53,11 @@ def test_primitives_are_the_functions() -> None:
         assert getattr(bp.TensorOps, name) is getattr(bp, name)
     with pytest.raises(AttributeError, match="TensorOps has no 'nothing'; there are"):
         bp.TensorOps.nothing
+
+
+@pytest.mark.parametrize("make", [bp.zeros, bp.ones, bp.empty, bp.random.rand, bp.random.randn])
+def test_shapes_that_cannot_be(make: Callable[..., bp.Tensor]) -> None:
+    with pytest.raises(bp.errors.ShapeError, match=r"sizes must not be negative, got \(2, -1\)"):
+        make(2, -1)
+    with pytest.raises(TypeError, match="sizes are integers"):
+        make(2, 1.5)
