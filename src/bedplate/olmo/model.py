@@ -231,7 +231,8 @@ KEPT_TABLES = 4
 
 
 def _normal(spread: float) -> Initialiser:
-    return lambda shape, dtype: normal_init(shape, 0.0, spread, dtype=dtype)
+    # one at a time: all shapes share one kernel then, where all at once would be a kernel each
+    return lambda shape, dtype: normal_init(shape, 0.0, spread, dtype=dtype).realise()
 
 
 def uninitialised(shape: tuple[int, ...], dtype: DType) -> Tensor:
