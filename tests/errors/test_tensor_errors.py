@@ -152,3 +152,13 @@ def test_foreign_operands() -> None:
             other * bp.ones(2)
         with pytest.raises(TypeError):
             bp.ones(2) < other
+
+
+def test_negative_sizes() -> None:
+    x = bp.ones(4)
+    for sizes in ((-2, -2), (-4, -1), (-4,)):
+        with pytest.raises(bp.errors.ShapeError, match="reshape: "):
+            x.reshape(*sizes)
+    for sizes in ((-2, 4), (-3,)):
+        with pytest.raises(bp.errors.ShapeError, match="broadcast_to: "):
+            bp.ones(1).broadcast_to(*sizes)

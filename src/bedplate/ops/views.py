@@ -28,6 +28,8 @@ def reshape_gradient(grad_out: Value, inputs: Any, output: Value, *, shape: Shap
 def _reshape_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
     (x,) = inputs
     shape = attributes["shape"]
+    if shape and min(shape) < 0:
+        refuse_inputs(ShapeError, "reshape", f"sizes must not be negative, got {shape}", inputs)
     if math.prod(shape) != math.prod(x.shape):
         refuse_inputs(
             ShapeError, "reshape", f"{tuple(x.shape)} does not fit {shape}", inputs,
@@ -205,7 +207,7 @@ def _expand_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shap
     (x,) = inputs
     shape = attributes["shape"]
     if len(shape) != len(x.shape) or any(
-        a not in (1, b) for a, b in zip(x.shape, shape, strict=True)
+        a not in (1, b) or b < 0 for a, b in zip(x.shape, shape, strict=True)
     ):
         refuse_inputs(
             ShapeError, "broadcast_to", f"{tuple(x.shape)} does not broadcast to {shape}", inputs,
