@@ -48,6 +48,7 @@ from bedplate.kernel import (
     store,
     tail_mask,
     var,
+    while_,
 )
 
 
@@ -94,13 +95,14 @@ class Emitter(ColumnEmitter):
         row_first, row_last = self._rows_of_block()
         if program.column:
             self._clear_partials()
+        starts = {i: access.start for i, access in enumerate(self.access)}
         if program.n_row_dims == 0:
-            self._row(constant(i64, 0), [])
+            self._row(constant(i64, 0), starts, constant(i64, 0))
         elif program.n_row_dims == 1:
             for row in loop(row_first, row_last):
-                self._row(row, [row])
+                self._row(row, starts, row)
         else:
-            self._odometer(row_first, row_last)
+            self._runs(row_first, row_last, starts)
 
     def _rows_of_block(self) -> tuple[Any, Any]:
         if self.program.column:
@@ -111,22 +113,42 @@ class Emitter(ColumnEmitter):
         first = self.block * self.rows_per_item
         return first, least(first + self.rows_per_item, self.n_rows)
 
-    def _odometer(self, first: Any, last: Any) -> None:
-        """Rows of several axes: decode the first, then count on."""
-        cells, rest = [], first
-        for size in reversed(self.row_sizes[1:]):
+    def _runs(self, first: Any, last: Any, starts: dict[int, Any]) -> None:
+        """Rows of several axes: runs along the innermost, counters for the others."""
+        length = self.row_sizes[-1]
+        above = quotient(first, length)
+        place, row = var(first - above * length), var(first)
+        cells = self._decoded(above)
+        for _ in while_(lambda: row.get() < last):
+            begin, here = place.get(), row.get()
+            count = least(length - begin, last - here)
+            outer = [cell.get() for cell in cells]
+            bases = {
+                i: moved(start, self.access[i].row_strides[:-1], outer)
+                for i, start in starts.items()
+            }
+            for index in loop(begin, begin + count):
+                self._row(here + (index - begin), bases, index)
+            place.set(constant(i64, 0))
+            row.set(here + count)
+            self._count_on(cells)
+
+    def _decoded(self, number: Any) -> list[Any]:
+        """Counters of the outer row axes that stand at a number."""
+        cells, rest = [], number
+        for size in reversed(self.row_sizes[1:-1]):
             above = quotient(rest, size)
             cells.insert(0, var(rest - above * size))
             rest = above
-        cells.insert(0, var(rest))
-        for row in loop(first, last):
-            self._row(row, [cell.get() for cell in cells])
-            carry = constant(i64, 1)
-            for cell, size in zip(reversed(cells), reversed(self.row_sizes), strict=True):
-                moved = cell.get() + carry
-                wrapped = moved == size
-                cell.set(select(wrapped, constant(i64, 0), moved))
-                carry = select(wrapped, constant(i64, 1), constant(i64, 0))
+        return [var(rest), *cells]
+
+    def _count_on(self, cells: list[Any]) -> None:
+        carry = constant(i64, 1)
+        for cell, size in zip(reversed(cells), reversed(self.row_sizes[:-1]), strict=True):
+            following = cell.get() + carry
+            wrapped = following == size
+            cell.set(select(wrapped, constant(i64, 0), following))
+            carry = select(wrapped, constant(i64, 1), constant(i64, 0))
 
     def _clear_partials(self) -> None:
         for i, value in enumerate(self.program.values):
@@ -141,9 +163,10 @@ class Emitter(ColumnEmitter):
 
     # rows
 
-    def _row(self, row: Any, index: list[Any]) -> None:
+    def _row(self, row: Any, bases: dict[int, Any], index: Any) -> None:
+        """One row: number `row`, at `index` along the innermost row axis."""
         self.row = row
-        pointers = {i: moved(a.start, a.row_strides, index) for i, a in enumerate(self.access)}
+        pointers = self._in_rows(bases, index)
         env = dict(self.env)
         for stage, plan in enumerate(self.plans):
             self._scalars(ROW, stage, pointers, env)
@@ -152,6 +175,12 @@ class Emitter(ColumnEmitter):
         for entry in self.program.stores:
             if self._is_row_store(entry):
                 self._store_row(entry, pointers, env)
+
+    def _in_rows(self, bases: dict[int, Any], index: Any) -> dict[int, Any]:
+        """The starts of all accesses at an index along the innermost row axis."""
+        return {
+            i: moved(base, self.access[i].row_strides[-1:], [index]) for i, base in bases.items()
+        }
 
     def _is_row_store(self, entry: Store) -> bool:
         value = self.program.values[entry.value]

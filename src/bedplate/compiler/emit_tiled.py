@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from bedplate.compiler.emit import Emitter
-from bedplate.compiler.emit_words import least, moved
+from bedplate.compiler.emit_words import least
 from bedplate.compiler.program import FULL, TRANSPOSED, Load
 from bedplate.kernel import constant, i64, load, loop, select, shuffle, tail_mask, when
 
@@ -27,11 +27,10 @@ from bedplate.kernel import constant, i64, load, loop, select, shuffle, tail_mas
 class TiledEmitter(Emitter):
     """Emits a tiled kernel: its innermost row axis counts tiles of `lanes` rows."""
 
-    def _row(self, row: Any, index: list[Any]) -> None:
-        first = index[-1] * self.lanes
-        index = [*index[:-1], first]
+    def _row(self, row: Any, bases: dict[int, Any], index: Any) -> None:
+        first = index * self.lanes
         valid = least(self.tile_rows - first, constant(i64, self.lanes))
-        pointers = {i: moved(a.start, a.row_strides, index) for i, a in enumerate(self.access)}
+        pointers = self._in_rows(bases, first)
         (plan,) = self.plans
         env = self._splats(plan, dict(self.env))
         begin, end = self.columns
