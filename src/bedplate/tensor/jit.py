@@ -92,7 +92,11 @@ class Captured:
 
     def report(self) -> str:
         """Each capture: for which arguments, and why."""
-        return "\n".join(self._log) or f"{self.__name__}: not called yet"  # type: ignore[attr-defined]
+        return "\n".join(self._log) or f"{self._name}: not called yet"
+
+    @property
+    def _name(self) -> str:
+        return getattr(self.function, "__name__", "step")
 
     def _capture(
         self,
@@ -113,6 +117,10 @@ class Captured:
         call_arguments = _rebuilt(arguments, rest)
         call_named = _rebuilt(named, rest)
         made = record(lambda: self.function(*call_arguments, **call_named), stand_ins, pack)
+        if any(node.device.name == "reference" for node in made.roots):
+            found.captures = MAX_CAPTURES  # there is nothing to plan: each op runs by itself
+            self._log.append(f"{self._name}: on the reference device; it runs uncaptured")
+            return self.function(*arguments, **named)
         replay = Replay(made, tensors)
         self._note(key, found, replay)
         result = replay.run(tensors)
@@ -123,7 +131,7 @@ class Captured:
         return result
 
     def _note(self, key: Any, found: _Specialisation, replay: Replay) -> None:
-        name = getattr(self.function, "__name__", "step")
+        name = self._name
         if found.captures == 0:
             others = len(self._known) - 1
             reason = (

@@ -326,3 +326,16 @@ def test_a_part_is_assigned_in_place():
     step(bp.ones(1000) * 9)
     assert cache._node.block.address == address
     np.testing.assert_array_equal(cache.numpy().sum(axis=1), [0, 0, 9000, 0])
+
+
+def test_on_the_reference_device_the_function_runs_as_it_stands():
+    calls = []
+
+    @jit
+    def step(x):
+        calls.append(None)
+        return x * 2
+
+    x = bp.tensor([1.0], device="reference")
+    assert [step(x).item() for _ in range(4)] == [2.0] * 4
+    assert "uncaptured" in step.report() and step(x).device.name == "reference"
