@@ -205,6 +205,9 @@ def checked_index(index: Value, size: int, what: str, wrap: bool = True) -> Valu
     what     the op and the axis, for the message
     wrap     negative indices count from the end; otherwise they are out of range
     returns  int64, in [0, size)
-    raises   IndexError when the value is computed, with index, axis and size
+    raises   IndexError when the value is computed, with index, axis and size; at once if there
+             are indices into nothing
     """
+    if size == 0 and 0 not in index.shape:
+        raise IndexError(f"{what}: every index is out of range for size 0")
     return apply(CHECKED_INDEX, (index,), {"size": size, "what": what, "wrap": wrap})

@@ -262,7 +262,7 @@ def expand_dims(x: Value, axis: Axes = 0) -> Value:
     >>> bp.expand_dims(bp.tensor([1, 2]), 0).shape
     (1, 2)
     """
-    given = several(axis)
+    given = as_sizes("expand_dims", (axis,))
     ndim = len(x.shape) + len(given)
     places = {normalised_axis("expand_dims", a, ndim, x) for a in given}
     if len(places) != len(given):

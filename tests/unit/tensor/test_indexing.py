@@ -157,3 +157,15 @@ def test_assignments_that_overlap() -> None:  # B35
     expected = a.numpy() / a.numpy()[:, :1]
     a /= a[:, :1]
     np.testing.assert_array_equal(a.numpy(), expected)
+
+
+def test_indices_into_nothing() -> None:
+    empty = bp.zeros((0, 3))
+    with pytest.raises(IndexError, match="out of range for size 0"):
+        empty[bp.tensor([0])]
+    with pytest.raises(IndexError, match="out of range for axis 0 of size 0"):
+        empty[[0]]
+    with pytest.raises(IndexError, match="out of range for size 0"):
+        bp.take(bp.zeros(0), -5)
+    assert empty[bp.zeros(0, dtype=bp.int64)].shape == (0, 3)
+    assert bp.zeros((2, 0))[[1, 1]].numpy().shape == (2, 0)
