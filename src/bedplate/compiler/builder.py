@@ -111,6 +111,7 @@ class Launch:
     nbytes: float = 0.0
     name: str = ""
     shared: bool = False  # writes its own region of a buffer that others write beside it
+    checks: bool = False  # it may write to the error record
     in_place: list[tuple[BufferRef, BufferRef]] = field(default_factory=list)
     # pairs (read, written) that may be the same memory
     origin: Any = None  # the node or group it came from, for inspection

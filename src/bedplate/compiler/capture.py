@@ -73,12 +73,13 @@ class CapturedPlan:
         raises  IndexError if an index was out of range
         """
         plan = self.plan
+        errors = self._errors if plan.granted else None
         if self._arena is None and plan.arena_bytes:
             arena = allocate(plan.arena_bytes)  # freed when this returns
             self.slots[ARENA] = arena.address
-            plan.launch(self.slots)
+            plan.launch(self.slots, errors)
         else:
-            plan.launch(self.slots)
+            plan.launch(self.slots, errors)
         if self._errors[0]:
             self._errors[0] = 0
             plan.raise_index_error(self._errors)

@@ -128,6 +128,7 @@ class FusedLowering(LayoutBuilder):
             flops=float(n_ops * self.group.total), nbytes=float(nbytes), name=program.name,
         )  # fmt: skip
         launch.in_place = self._in_place(program)
+        launch.checks = any(isinstance(v, CheckedIndex) for v in program.values)
         launch.shared = bool(self.group.regions)
         for node, parts, partial in self.combines:
             self._combine(node, parts, partial)

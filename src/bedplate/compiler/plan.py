@@ -21,7 +21,7 @@ from bedplate.compiler.groups import Group
 from bedplate.compiler.lower import Lowering
 from bedplate.compiler.memory_plan import plan_memory
 from bedplate.compiler.passes.pipeline import Step, run_passes
-from bedplate.compiler.schedule import allow_overwriting, schedule
+from bedplate.compiler.schedule import allow_overwriting, checked_regions, schedule
 from bedplate.config import config
 from bedplate.devices.cpu.runner import NativePlan, Slot, Task
 from bedplate.graph.node import Node
@@ -48,6 +48,8 @@ class Plan:
     output_bytes of each output, in slot order
     sites        the checked indices, by number
     granted      pairs (output, input): the output may be written over the input
+    checked      regions after which all indices have been checked; nothing granted is written
+                 before
     """
 
     native: NativePlan
@@ -61,6 +63,7 @@ class Plan:
     groups: list[Group] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     granted: list[tuple[int, int]] = field(default_factory=list)
+    checked: int = 0
 
     def run(self, inputs: Sequence[Any], scalars: Sequence[float]) -> list[Any]:
         """The blocks of the results.
@@ -97,9 +100,18 @@ class Plan:
         with watch([*memory, self.native.extent]):
             self.native.run(slots)
 
-    def launch(self, slots: Any) -> None:
-        """Run on bound slots."""
-        self.native.run(slots)
+    def launch(self, slots: Any, errors: Any = None) -> None:
+        """Run on bound slots.
+
+        errors   the error record: stop after the last check of an index if it has found a fault
+        """
+        if errors is None or not self.checked:
+            self.native.run(slots)
+        else:
+            self.native.run(slots, 0, self.checked)
+            if errors[0]:
+                return
+            self.native.run(slots, self.checked)
         if config.debug:
             show_run(self.regions, self.native.region_seconds)
 
@@ -141,6 +153,7 @@ def compile_plan(
     builder = lowering.run(groups)
     regions = schedule(builder.launches)
     granted = _granted(regions, wishes, results, lowering, final, access)
+    checked = checked_regions(regions)
     arena_bytes = plan_memory(regions)
     n_slots = FIRST_INPUT + n_inputs + len(output_bytes) + n_scalars
     native = NativePlan([[_task(launch) for launch in region] for region in regions], n_slots)
@@ -148,7 +161,7 @@ def compile_plan(
         _forget(regions, groups)
     return Plan(
         native, n_inputs, n_scalars, output_bytes, results, arena_bytes, lowering.sites, regions,
-        groups, steps, granted,
+        groups, steps, granted, checked,
     )  # fmt: skip
 
 

@@ -49,12 +49,21 @@ def allow_overwriting(
 
     That is so if all that read `old` run in regions before `new` is first written, or are the
     launch that writes it first, which says that it can work in place. A launch whose results
-    nobody reads is moved behind the readers where that helps.
+    nobody reads is moved behind the readers where that helps. Nothing is overwritten before the
+    last check of an index: a run that fails leaves everything as it was.
     """
     users = _Users(regions)
+    checked = checked_regions(regions)
     for new, old in pairs:
         users.move_behind(new, old)
-    return [users.may_overwrite(new, old) for new, old in pairs]
+    return [users.may_overwrite(new, old, checked) for new, old in pairs]
+
+
+def checked_regions(regions: list[list[Launch]]) -> int:
+    """How many regions must have run until all indices are checked."""
+    return max(
+        (i + 1 for i, region in enumerate(regions) if any(x.checks for x in region)), default=0
+    )
 
 
 class _Users:
@@ -90,12 +99,15 @@ class _Users:
         self.regions[last + 1].append(writer)
         self.level[id(writer)] = last + 1
 
-    def may_overwrite(self, new: BufferRef, old: BufferRef) -> bool:
+    def may_overwrite(self, new: BufferRef, old: BufferRef, checked: int) -> bool:
+        """See `allow_overwriting`; not before region `checked`."""
         writers = self.writers.get(new, [])
         if not writers or any(x.shared for x in writers):
             return False
         first = min(writers, key=lambda x: self.level[id(x)])
         level = self.level[id(first)]
+        if level < checked:
+            return False
         for reader in self.readers.get(old, []):
             if reader is first:
                 if not any(a is old and b is new for a, b in reader.in_place):

@@ -339,3 +339,20 @@ def test_on_the_reference_device_the_function_runs_as_it_stands():
     x = bp.tensor([1.0], device="reference")
     assert [step(x).item() for _ in range(4)] == [2.0] * 4
     assert "uncaptured" in step.report() and step(x).device.name == "reference"
+
+
+def test_a_step_that_fails_leaves_its_state_as_it_was():
+    w = bp.tensor(np.arange(4.0, dtype=np.float32))
+
+    @jit
+    def step(i):
+        w.assign(w + w.take(i, axis=0).sum())
+
+    for _ in range(4):
+        step(bp.tensor([0, 1]))
+    before = w.tolist()
+    with pytest.raises(IndexError, match="index 9 is out of range for size 4"):
+        step(bp.tensor([0, 9]))
+    assert w.tolist() == before
+    step(bp.tensor([0, 1]))
+    assert w.tolist() == [x + before[0] + before[1] for x in before]

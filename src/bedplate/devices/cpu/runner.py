@@ -98,26 +98,28 @@ class NativePlan:
         """(address, bytes) of the records, where the tasks' words are."""
         return self._records.extent
 
-    def run(self, slots: Any) -> None:
+    def run(self, slots: Any, first: int = 0, stop: int | None = None) -> None:
         """Run the plan; the interpreter's lock is released meanwhile.
 
-        slots   a ctypes or NumPy array of n_slots int64 addresses
+        slots        a ctypes or NumPy array of n_slots int64 addresses
+        first, stop  which regions; all by default
         """
+        end = self._n_regions if stop is None else stop
         address = _address(slots)
         limit = 1
         if self._is_shared:
             limit = min(n_workers(), self.n_workers)
             workers.ensure(limit)
         if config.debug >= 2:
-            self._run_timed(address, limit)
+            self._run_timed(address, limit, first, end)
             return
         with self._lock:
-            self._run(self._plan, address, 0, self._n_regions, limit)
+            self._run(self._plan, address, first, end, limit)
 
-    def _run_timed(self, address: int, limit: int) -> None:
-        seconds = []
+    def _run_timed(self, address: int, limit: int, first: int, end: int) -> None:
+        seconds = self.region_seconds[:first]
         with self._lock:
-            for region in range(len(self.regions)):
+            for region in range(first, end):
                 before = time.perf_counter()
                 self._run(self._records.plan, address, region, region + 1, limit)
                 seconds.append(time.perf_counter() - before)
