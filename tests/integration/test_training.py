@@ -66,7 +66,9 @@ def interrupt_at(step):
     return on_progress
 
 
-def test_a_resumed_run_leaves_no_trace(corpus):
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_a_resumed_run_leaves_no_trace(corpus, dropout):
+    (corpus / "config.json").write_text(json.dumps({**SMALL, "attention_dropout": dropout}))
     straight = train(settings(corpus, "a"))
     stopped = train(settings(corpus, "b"), interrupt_at(5))
     assert (stopped.interrupted, stopped.steps) == (True, 5)

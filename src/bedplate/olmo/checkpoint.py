@@ -35,7 +35,7 @@ def _fail(rule: str, advice: str) -> CheckpointError:
 
 
 def load(path: str | os.PathLike[str], dtype: Any = None) -> Olmo3:
-    """Make a model of a checkpoint folder.
+    """Make a model of a checkpoint folder, for use: `model.train()` switches dropout on.
 
     path     with `config.json` and the weights
     dtype    of the parameters; that of `config.json` unless given
@@ -51,7 +51,7 @@ def load(path: str | os.PathLike[str], dtype: Any = None) -> Olmo3:
         for name, parameter in parameters.items():
             parameter.assign(tensor(arrays[name]).astype(parameter.dtype))
             parameter.realise()  # one at a time: the file's copy of it can go
-    return model
+    return model.eval()
 
 
 def read_weights(folder: Path) -> dict[str, np.ndarray]:

@@ -311,10 +311,12 @@ class Trainer:
         """
         tokens, length = self.corpus.held_out[:max_tokens], self.config.seq_len
         batch_size = max(1, self.batch_size * self.seq_len // length)
+        self.model.eval()
         losses = [
             self._measured(tensor(inputs), tensor(targets)).item()
             for inputs, targets in windows_in_order(tokens, batch_size, length)
         ]
+        self.model.train()
         if not losses:
             return math.nan
         return float(np.mean(losses)) / self.corpus.bytes_per_token

@@ -38,6 +38,13 @@ def test_tied_weights_are_stored_once_and_stay_tied(small_model, tmp_path):
     assert np.array_equal(model.lm_head.weight.numpy(), model.model.embed_tokens.weight.numpy())
 
 
+def test_a_loaded_model_is_for_use(small_model, tmp_path):
+    save(small_model(attention_dropout=0.5), tmp_path / "a")
+    model = load(tmp_path / "a")
+    assert np.array_equal(logits(model), logits(model))
+    assert not np.array_equal(logits(model.train()), logits(model))
+
+
 def test_dtypes(small_model, tmp_path):
     model = small_model("bfloat16")
     save(model, tmp_path / "a")
