@@ -326,3 +326,21 @@ def test_draws_do_not_depend_on_the_device(device: Any) -> None:
     assert not np.array_equal(
         draws.uniform(following, (9,)).numpy(), draws.uniform(state, (9,)).numpy()
     )
+
+
+@pytest.mark.parametrize("dtype", [bp.float32, bp.bfloat16], ids=str)
+def test_embedding_gradient_has_the_same_bits_on_any_threads(dtype: Any) -> None:
+    """Rows that were chosen often are added in the order of the choices, in float32."""
+    generator = np.random.default_rng(0)
+    ids = bp.Tensor(generator.integers(0, 40, (64, 50)), "cpu")
+    grad = generator.normal(size=(64, 50, 300)).astype(dtype.numpy)
+    results = []
+    for threads in (True, False):
+        with bp.config(threads=threads):
+            weight = bp.zeros((40, 300), dtype=dtype, device="cpu", requires_grad=True)
+            bp.embedding(ids, weight).backward(bp.Tensor(grad, "cpu"))
+            results.append(weight.grad.numpy())
+    assert results[0].tobytes() == results[1].tobytes()
+    wanted = np.zeros((40, 300), np.float32)
+    np.add.at(wanted, ids.numpy(), grad.astype(np.float32))
+    np.testing.assert_array_equal(results[0], wanted.astype(dtype.numpy))
