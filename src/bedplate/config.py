@@ -50,6 +50,8 @@ SETTINGS = (
     Setting("num_threads", 0, "worker threads of the CPU, counting the caller; 0: one a core"),
     Setting("cache_dir", _default_cache(), "folder of compiled kernels; empty: no disk cache"),
     Setting("cache_size", 512, "bound of the disk cache in MiB; the oldest entries go first"),
+    Setting("target", "", "make kernels for a lesser processor of the same kind, such as avx2; "
+            "read once; empty: this one"),
     Setting("check", False, "bounds-checked kernels: an access out of range is a Python error"),
     Setting("debug", 0, "1 what ran, 2 time and bytes, 3 passes that changed the graph, "
             "4 kernel programs, 5 LLVM IR, 6 assembly"),

@@ -7,6 +7,7 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
+from bedplate.config import config
 from bedplate.errors import KernelError
 from bedplate.kernel.llvm import binding
 from bedplate.kernel.types import Type
@@ -47,8 +48,8 @@ class Target:
     @property
     def runs_here(self) -> bool:
         """Whether this machine runs code for the target: of its own kind, not wider."""
-        same = self.triple.split("-")[0] == host().triple.split("-")[0]
-        return same and self.vector_bits <= host().vector_bits
+        same = self.triple.split("-")[0] == _this_processor().triple.split("-")[0]
+        return same and self.vector_bits <= _vector_bits()
 
     @property
     def triple(self) -> str:
@@ -71,6 +72,7 @@ def _this_processor() -> Processor:
     return Processor(llvm.get_process_triple(), llvm.get_host_cpu_name(), text)
 
 
+@functools.cache
 def _vector_bits() -> int:
     """The width of this machine's vectors; asks the kernel where it can, LLVM where it must."""
     machine = platform.machine().lower()
@@ -87,18 +89,26 @@ def _vector_bits() -> int:
     return 256 if "avx2" in flags else 128
 
 
-@functools.cache
-def host() -> Target:
-    """The machine that this runs on."""
-    return Target("host", _vector_bits())
-
-
 _X86 = "x86_64-unknown-linux-gnu"
 _NAMED = {
     "avx2": Target("avx2", 256, Processor(_X86, "haswell")),
     "avx512": Target("avx512", 512, Processor(_X86, "skylake-avx512")),
     "aarch64": Target("aarch64", 128, Processor("aarch64-unknown-linux-gnu", "neoverse-n1")),
 }
+
+
+@functools.cache
+def host() -> Target:
+    """The machine that this runs on, or the lesser one that `config.target` names at first use.
+
+    raises KernelError if this machine cannot run code for that
+    """
+    if not config.target:
+        return Target("host", _vector_bits())
+    chosen = find_target(config.target)
+    if not chosen.runs_here:
+        raise KernelError(f"config.target={config.target!r}: this machine cannot run its code")
+    return chosen
 
 
 def find_target(target: Target | str | None) -> Target:
