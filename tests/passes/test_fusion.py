@@ -182,3 +182,18 @@ def test_parts_of_a_concat_are_stored_where_they_belong(x):
     expected = np.concatenate([a * 2, bp.softmax(x.detach(), axis=-1).numpy(), a], axis=1)
     np.testing.assert_array_equal(compute().numpy(), expected)
     assert len(kernels(lambda: compute().realise())) == 2  # the sums and products, and the copy
+
+
+def test_a_sum_has_the_same_bits_whatever_was_computed_before():
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        array = rng.standard_normal((3, 5, 3)).astype(np.float32)
+        together = bp.softmax(bp.tensor(array), axis=0)
+        apart = bp.softmax(bp.tensor(array), axis=0).realise()
+        assert (together * together).mean().item() == (apart * apart).mean().item()
+
+
+def test_a_long_sum_over_a_strided_view_is_whole():
+    x = np.random.default_rng(0).standard_normal((1000, 300)).astype(np.float32)
+    found = (bp.tensor(x)[:, ::2] + 1).sum().item()
+    np.testing.assert_allclose(found, (x[:, ::2] + 1).sum(dtype=np.float64), rtol=1e-5)

@@ -123,9 +123,12 @@ class Fuser:
         inner = math.prod(source.shape[max(node.attributes["axes"]) + 1 :])
         if inner == 1:
             group.rows, group.cols = numel(node), group.total // max(numel(node), 1)
+            group.ordered = True
+            one_walk = not _inside(cuts_of(self.access_of(source).dims), group.cols)
             group.split = (
                 group.rows <= SPLIT_ROWS
                 and group.cols > 2 * BLOCK
+                and one_walk
                 and not node.op.name.startswith("arg")
             )
         else:
@@ -170,6 +173,8 @@ class Fuser:
         total, rows, cols = domain
         cuts = _scaled(first, total) | _scaled(second, total) | ({cols} if cols else frozenset())
         if not compatible(cuts) or len(first.sources | second.sources) > MAX_SOURCES:
+            return False
+        if not all(_keeps_order(group, cuts, cols) for group in (first, second)):
             return False
         if self._between(first, second) or not self._edges_hold(first, second, total, rows, cols):
             return False
@@ -235,6 +240,7 @@ class Fuser:
     ) -> None:
         grown = Group(FUSED, *domain)
         grown.split = first.split or second.split
+        grown.ordered = first.ordered or second.ordered
         grown.members = first.members + second.members
         grown.late = first.late | second.late
         grown.reduced = first.reduced or second.reduced
@@ -311,6 +317,21 @@ class Fuser:
                 above = {id(g): g for s in group.sources if (g := self.group.get(s)) is not None}
                 stack.extend((g, False) for g in above.values() if id(g) not in done)
         return result
+
+
+def _inside(cuts: Iterable[int], cols: int) -> set[int]:
+    """The cuts that part the columns of one row."""
+    return {cut for cut in cuts if 1 < cut < cols}
+
+
+def _keeps_order(group: Group, cuts: frozenset[int], cols: int | None) -> bool:
+    """Whether what a group reduces along its columns is still walked in the same order.
+
+    The bits of a sum must not depend on what it was fused with.
+    """
+    if not group.ordered or cols is None:
+        return True
+    return _inside(cuts, cols) == _inside(group.cuts, cols)
 
 
 def _scaled(group: Group, total: int) -> frozenset[int]:

@@ -21,6 +21,7 @@ class Group:
     cols      elements of one row
     members   in topological order once the groups are final
     split     its rows are so long and few that several items share one
+    ordered   something is reduced along its columns, so their order must not change
     reduced   rows that each sum over rows takes; 0 if there is none
     late      reductions whose result needs another launch, so no member may read it
     stored    members whose values other groups, or the caller, read
@@ -37,6 +38,7 @@ class Group:
     rows: int | None = None
     cols: int | None = None
     split: bool = False
+    ordered: bool = False
     reduced: int = 0
     members: list[Node] = field(default_factory=list)
     late: set[Node] = field(default_factory=set)
