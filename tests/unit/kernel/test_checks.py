@@ -20,6 +20,7 @@ from bedplate.kernel import (
     f32,
     gather,
     give_back,
+    i8,
     i32,
     i64,
     kernel,
@@ -236,3 +237,24 @@ def test_interpreter_shows_each_step() -> None:
     run.interpret(3, watch=lambda instruction, value: steps.append((instruction.op, value)))
     assert [op for op, _ in steps] == ["var", *["get", "add", "set"] * 3, "get"]
     assert [value for op, value in steps if op == "add"] == [0, 1, 3]
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 64, 128, 256])
+def test_masks_of_every_width(checked: Any, lanes: int) -> None:
+    @kernel
+    def copy(n: i64, x: ptr(i8), y: ptr(i8), at: ptr(i32)):
+        mask = tail_mask(n, lanes)
+        store(y, load(x, lanes, mask) + gather(x, load(at, lanes), mask), mask)
+        scatter(y, load(at, lanes), load(y, lanes, mask), mask)
+
+    n = max(lanes - 3, 1)
+    x, at = (np.arange(n) % 50).astype(np.int8), np.arange(lanes, dtype=np.int32)
+    y = np.zeros(n, np.int8)
+    checked(copy, n, x, y, at)
+    assert (y == 2 * x).all()
+    at[n - 1] = n
+    with pytest.raises(KernelBoundsError, match=f"gather at(.|\n)*index  {n}"):
+        checked(copy, n, x, y, at)
+    if n + 1 <= lanes:
+        with pytest.raises(KernelBoundsError, match=f"load_masked at(.|\n)*index  {n}"):
+            checked(copy, n + 1, x, y, at)
