@@ -195,6 +195,9 @@ def test_refusal(make: Any, error: type[Exception], rule: str, advice: str) -> N
         (lambda: bp.exp(1.0), "exp: expected a tensor, got float"),
         (lambda: bp.add(1, 2), "add: expected a tensor, got int, int"),
         (lambda: zeros(2) + None, "NoneType"),
+        (lambda: bp.flip(zeros(2), 0.0), "'float' object cannot be interpreted as an integer"),
+        (lambda: bp.narrow(zeros(2), 0, 0.0, 1), "cannot be interpreted as an integer"),
+        (lambda: bp.one_hot(zeros(2, dtype=bp.int64), 1.5), "cannot be interpreted as an integer"),
         (lambda: zeros(2).reshape(1.5), "reshape: sizes are integers"),
     ],
 )
@@ -209,7 +212,7 @@ def test_arguments_that_are_no_tensors(make: Any, text: str) -> None:
         (lambda: bp.gelu(zeros(2), approximate="no"), "gelu: approximate must be 'none' or 'tanh'"),
         (lambda: bp.chunk(zeros(2), 0), "chunk: the number of pieces must be positive"),
         (lambda: bp.split(zeros(2), 0), "split: the size of a piece must be positive"),
-        (lambda: bp.pad(zeros(2), -1), "pad: widths must not be negative"),
+        (lambda: bp.pad(zeros(2), -1), "pad: widths are integers and not negative"),
         (lambda: bp.concat([]), "concat: at least one value is needed"),
         (lambda: bp.stack([]), "stack: at least one value is needed"),
         (lambda: bp.layer_norm(zeros(2), None, zeros(2)), "layer_norm: a bias needs a weight"),

@@ -6,6 +6,7 @@ A value is a graph node or a tensor: whatever has `_apply`, `_from_node` and `_l
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -142,6 +143,8 @@ def normalised_axis(op: str, axis: int, ndim: int, value: Any = None) -> int:
 
     raises ShapeError if there is no such axis
     """
+    if type(axis) is not int:
+        axis = operator.index(axis)
     if -ndim <= axis < ndim:
         return axis % ndim
     inputs = () if value is None else (value,)
@@ -159,7 +162,7 @@ def normalised_axes(op: str, axis: int | tuple[int, ...] | None, value: Any) -> 
         return tuple(range(ndim))
     if type(axis) is int and -ndim <= axis < ndim:
         return (axis % ndim,)
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    given = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
     axes = sorted(normalised_axis(op, a, ndim, value) for a in given)
     if len(set(axes)) != len(axes):
         refuse_inputs(ShapeError, op, f"axes {given} name one axis twice", (value,))

@@ -7,6 +7,7 @@ floor wraps those that users call without one.
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 from bedplate.dtypes import DType, as_dtype, float32, float64, int64
@@ -101,6 +102,7 @@ def one_hot(index: Value, count: int, dtype: Any = float32) -> Value:
     >>> bp.one_hot(bp.tensor([1, 0]), 3).tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
     """
+    count = operator.index(count)
     index = expand_dims(as_type(index, int64), -1)
     shape = (1,) * (len(index.shape) - 1) + (count,)
     return as_type(equal(index, index_along(index, len(shape) - 1, shape)), as_dtype(dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,6 +106,7 @@ def narrow(x: Value, axis: int, start: int, size: int) -> Value:
     [2, 3]
     """
     axis = normalised_axis("narrow", axis, len(x.shape), x)
+    start, size = operator.index(start), operator.index(size)
     if not 0 <= start <= start + size <= x.shape[axis]:
         refuse_inputs(
             ShapeError, "narrow", f"{start} to {start + size} leaves axis {axis}", (x,),
@@ -239,8 +241,8 @@ def pad(x: Value, widths: Any, value: bool | int | float = 0) -> Value:
             ShapeError, "pad", f"widths {widths!r} do not match the axes", (x,),
             "one pair (before, after) for each axis",
         )  # fmt: skip
-    if pairs.size and pairs.min() < 0:
-        raise ValueError(f"pad: widths must not be negative, got {widths!r}")
+    if pairs.size and (pairs.dtype.kind not in "iu" or pairs.min() < 0):
+        raise ValueError(f"pad: widths are integers and not negative, got {widths!r}")
     if not pairs.any():
         return x._alias()
     kind = {"f": float, "b": bool}.get(x.dtype.kind, int)

@@ -183,7 +183,7 @@ def moveaxis(x: Value, source: Axes, destination: Axes) -> Value:
 
 
 def several(axes: Axes) -> Sequence[int]:
-    return (axes,) if isinstance(axes, int) else axes
+    return tuple(axes) if isinstance(axes, Sequence) else (axes,)
 
 
 def matrix_transpose(x: Value) -> Value:
