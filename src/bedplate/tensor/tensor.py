@@ -242,7 +242,7 @@ class Tensor(Assignment, Operators):
         return tensor_text(self)
 
     def __format__(self, specification: str) -> str:
-        if specification and self.ndim == 0:
+        if specification and self.size == 1:
             return format(self.item(), specification)
         return format(repr(self), specification)
 
