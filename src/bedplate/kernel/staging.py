@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bedplate.config import config
@@ -171,7 +171,7 @@ def _signature(
     """Parameter types in order, and the result type, from the annotations."""
     types: dict[str, Type] = {}
     where = line_of(kernel._site)
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in _parameters(kernel, function).items():
         annotation = _evaluate(parameter.annotation, function, names)
         absent = annotation is inspect.Parameter.empty
         if absent and parameter.default is not inspect.Parameter.empty:
@@ -197,6 +197,15 @@ def _signature(
             "  legal: `-> i64` or another type of the kernel language, or nothing"
         )
     return types, result
+
+
+def _parameters(kernel: Kernel, function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except NameError as error:  # annotations are evaluated late since Python 3.14
+        raise KernelError(
+            f"kernel {kernel.name}: an annotation fails: {error}\n  at {line_of(kernel._site)}"
+        ) from error
 
 
 def _evaluate(annotation: Any, function: Callable[..., Any], names: dict[str, Any]) -> Any:
