@@ -73,12 +73,13 @@ def tiles(accumulate: Type, vector_bits: int = 0) -> Tiles:
     rows, vectors = {512: (14, 2), 256: (6, 2)}.get(bits, (8, 3))
     row_bytes = lanes * vectors * accumulate.bits // 8
     # A panel of b is read again for every tile. It streams from the second cache, of which it
-    # takes an eighth: 128 bytes in 14 cycles are little, and a deeper panel loads and stores
-    # the accumulators less often. Measured on Zen 5 at 1024 and 2048 (peak 261 GFLOP/s a
-    # core): a panel of 32 KiB, which stays in the first cache, gives 226; 64 KiB 233; 128 KiB
-    # 239. A group of panels and a block of a take a quarter each.
+    # takes a quarter: 128 bytes in 14 cycles are little, and the deeper a panel, the less often
+    # the accumulators are loaded and stored. Measured on Zen 5 at 2048 (peak 266 GFLOP/s a
+    # core): panels of 32 KiB, which stay in the first cache, give 226; 64 KiB 233; 128 KiB 242;
+    # 256 KiB 247. Two of them side by side make longer pieces of b's rows; a block of a takes
+    # another quarter.
     quarter = cache_bytes(2) // 4
-    depth = max(quarter // 2 // row_bytes // lanes * lanes, 4 * lanes)
-    panels = max(quarter // (depth * row_bytes), 1)
+    depth = max(quarter // row_bytes // lanes * lanes, 4 * lanes)
+    panels = 2
     n_tiles = max(quarter // (depth * rows * accumulate.bits // 8), 1)
     return Tiles(lanes, rows, vectors, depth, panels, n_tiles)
