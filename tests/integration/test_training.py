@@ -226,10 +226,20 @@ def start(corpus, out, steps, **environment):
     )  # fmt: skip
 
 
-def test_control_c_saves_and_exits_cleanly(corpus):
+def test_a_killed_run_can_be_resumed(corpus):
+    process = start(corpus, "run", 100_000)
+    process.stdout.readline()
+    process.kill()
+    process.communicate(timeout=60)
+    assert train(settings(corpus, "run", resume=True, steps=3)).steps == 3
+    assert [step for step, _ in losses(corpus / "run")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_control_c_saves_and_exits_cleanly(corpus, number):
     with start(corpus, "run", 100_000) as process:
         lines = [process.stdout.readline() for _ in range(3)]
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         lines += process.stdout.readlines()
     assert process.returncode == 0
     assert lines.pop() == "interrupted True\n"

@@ -48,7 +48,7 @@ WEIGHT_DECAY = 0.1
 WARMUP = 0.05  # of the run
 FINAL_RATE = 0.05  # of the peak
 DEFAULT_MINUTES = 1.5
-SAVE_EVERY_SECONDS = 60.0
+SAVE_EVERY_SECONDS = 30.0
 EVALUATIONS = 8  # on a part of the held-out text, while training
 EVALUATION_TOKENS = 1 << 16
 RATE_SECONDS = 5.0  # the window over which tokens per second are told
@@ -165,7 +165,10 @@ def train(
 
 @contextmanager
 def _interrupts() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets; a second Ctrl-C raises. Outside the main thread, never set."""
+    """An event that Ctrl-C and a polite kill set; the second time they raise.
+
+    Outside the main thread, which signals do not reach, it is never set.
+    """
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield event
@@ -176,11 +179,12 @@ def _interrupts() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         event.set()
 
-    before = signal.signal(signal.SIGINT, note)
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield event
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Trainer:
@@ -221,6 +225,8 @@ class Trainer:
         """Train until the budget is spent or `stop` is set, saving now and then."""
         settings = self.settings
         settings.out.mkdir(parents=True, exist_ok=True)
+        if self.step == 0:
+            self.save()  # so that a crash at any time leaves a run to resume
         metrics = run_state.Metrics(settings.out, self.step)
         rates = _Rates(self.batch_size * self.seq_len)
         saved, evaluated = time.monotonic(), self._n_evaluated()
