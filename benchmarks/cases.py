@@ -76,7 +76,7 @@ def olmo_config(d_model: int, n_layers: int, vocab_size: int, **more: Any) -> Pa
 
 
 # The model that `make demo` trains, and its batch: `bedplate train --preset demo`.
-DEMO = {"config": olmo_config(64, 2, 256, sliding_window=128), "batch": 16, "time": 128}
+DEMO = {"config": olmo_config(128, 2, 256, sliding_window=128), "batch": 8, "time": 128}
 ROWS = {"rows": 4096, "columns": 1024}
 
 
