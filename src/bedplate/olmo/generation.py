@@ -150,7 +150,7 @@ class _Decoder:
         self._model = model
         self._cache = Cache(model.config)
         self._kinds = model.tables(0, math.ceil(n_positions / GROWTH) * GROWTH)
-        self._step = _captured_step(model)
+        self._step = captured_step(model)
         self.logits = self._prefill(prompt)
 
     def _prefill(self, prompt: np.ndarray) -> np.ndarray:
@@ -183,13 +183,17 @@ def _last(logits: Tensor) -> Tensor:
     return logits[:, -1].astype(float32)
 
 
-def _captured_step(model: Olmo3) -> Callable[..., Any]:
+# the captured step of each model: beside the models, so that these can be copied
+_captured: weakref.WeakKeyDictionary[Olmo3, Callable[..., Any]] = weakref.WeakKeyDictionary()
+
+
+def captured_step(model: Olmo3) -> Callable[..., Any]:
     """The step of one token, captured once a model."""
-    step = model.captured_step
+    step = _captured.get(model)
     if step is None:
         # the captured function must not keep its model alive
         reference = weakref.ref(model)
-        step = model.captured_step = jit(lambda *inputs: _step(reference(), *inputs))
+        step = _captured[model] = jit(lambda *inputs: _step(reference(), *inputs))
     return step
 
 

@@ -137,7 +137,6 @@ class Olmo3(Module):
         self.lm_head = Linear(config.d_model, config.vocab_size, False, dtype, init)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
-        self.captured_step: Callable[..., Any] | None = None
         self._tables: dict[tuple[int, int, DType], dict[str, Tables]] = {}
 
     @property

@@ -1,12 +1,14 @@
 """Generation: the cache against full recomputation, memory, sampling, refusals."""
 
+import copy
 import re
+import weakref
 
 import numpy as np
 import pytest
 
 from bedplate.olmo.cache import GROWTH, Cache
-from bedplate.olmo.generation import Sampling, sample
+from bedplate.olmo.generation import Sampling, captured_step, sample
 from bedplate.tensor import no_grad
 
 IDS = np.array([[5, 1, 9, 33, 2, 17, 60], [8, 8, 1, 0, 63, 4, 21]])
@@ -51,9 +53,20 @@ def test_the_step_of_one_token_is_captured_once_and_replayed(small_model):
     model = small_model()
     for _ in range(2):
         model.generate(IDS, max_new_tokens=6)
-    lines = model.captured_step.report().splitlines()
+    lines = captured_step(model).report().splitlines()
     assert len(lines) == 2
     assert "replayed from now on" in lines[1]
+
+
+def test_a_model_that_has_generated_can_be_copied_and_goes(small_model):
+    model = small_model()
+    wanted = model.generate(IDS, max_new_tokens=6).tolist()
+    twin = copy.deepcopy(model)
+    assert twin.generate(IDS, max_new_tokens=6).tolist() == wanted
+    assert twin.lm_head.weight is not model.lm_head.weight
+    gone = weakref.ref(twin)
+    del twin
+    assert gone() is None
 
 
 def test_sliding_layers_take_constant_memory(small_model):
