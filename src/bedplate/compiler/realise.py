@@ -8,6 +8,7 @@ is read off its reference count: this decides what is kept, never what a value i
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 from collections import OrderedDict
@@ -67,16 +68,26 @@ def held_nodes(order: list[Node], nodes: list[Node]) -> list[Node]:
         key = id(node)
         uses[key] = uses.get(key, 0) + 1
     asked = {id(node) for node in nodes}
+    last = nodes[-1] if nodes else None  # whoever wants one value puts it last
     node = source = None  # the loops above leave their last
-    count = sys.getrefcount
-    # `order`, the loop variable and the argument of getrefcount
+    count, own = sys.getrefcount, _OWN_REFERENCES
     return [
         node
         for node in order
         if node.block is None
-        and count(node) > uses.get(id(node), 0) + 3
+        and (count(node) > uses.get(id(node), 0) + own or node is last)
         and (node.op.kind != "leaf" or id(node) in asked)
     ]
+
+
+def _own_references() -> int:
+    """What getrefcount says of an object that one list holds, read as `held_nodes` does."""
+    order = [object()]
+    count = sys.getrefcount
+    return next(iter([count(node) for node in order]))
+
+
+_OWN_REFERENCES = _own_references()
 
 
 def needed(order: list[Node], roots: list[Node]) -> list[Node]:
@@ -199,3 +210,13 @@ def clear_plans() -> None:
     """Forget all plans; for tests and for measuring compilation."""
     with _lock:
         _plans.clear()
+
+
+def _after_fork() -> None:
+    """Another thread may have held the lock when the process forked."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

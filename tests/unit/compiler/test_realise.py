@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import numpy as np
@@ -29,7 +30,7 @@ def test_what_nobody_holds_is_not_stored():
 def test_what_nobody_needs_is_not_computed():
     x = bp.tensor(np.ones(100, np.float32))
     for i in range(50):
-        x * i  # noqa: B018
+        x * i
     (x - 5).realise()
     assert [len(region) for region in last_plan().regions] == [1]
 
@@ -107,3 +108,26 @@ def test_explain_shows_every_level():
     )
     with pytest.raises(ValueError, match="in memory already"):
         explain(x._node)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_forked_child_computes_even_if_another_thread_was_compiling():
+    x = bp.tensor(np.arange(1000.0, dtype=np.float32))
+    (x * 2).sum().item()
+    ready, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with realising.planning():
+            ready.set()
+            leave.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    ready.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if (x * 3).sum().item() == 3 * 499500 else 1)
+    leave.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0

@@ -1,0 +1,1 @@
+"""The passes: each a function from graph to graph; `pipeline` lists them."""
