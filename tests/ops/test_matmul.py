@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import bedplate as bp
+from bedplate.config import config
 from bedplate.errors import DTypeError, ShapeError
 
 
@@ -40,6 +41,19 @@ def test_dtypes_are_promoted():
     assert (whole @ real).dtype is bp.float32
     np.testing.assert_array_equal((whole @ real).numpy(), [[3.5, 5.0], [7.5, 11.0]])
     assert (whole @ whole).dtype is bp.int64
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("columns", [7, 33])
+@pytest.mark.parametrize("depth", [5, 64])
+def test_every_rest_of_rows_stays_inside(name, columns, depth):
+    """Values are finished (rounded, relu) in a buffer as large as the tallest tile."""
+    a = bp.tensor(floats(11, 63, depth) * 9).to(name)
+    b = bp.tensor(floats(12, depth, columns) * 9).to(name)
+    whole = bp.relu(a @ b).numpy()
+    with config(check=True):
+        for rows in range(49, 63):  # every rest of a tile's rows, past the few-row kernel
+            np.testing.assert_array_equal(bp.relu(a[:rows] @ b).numpy(), whole[:rows])
 
 
 REFUSALS = [

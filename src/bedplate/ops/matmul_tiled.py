@@ -271,7 +271,9 @@ class _Place:
         self.is_last, self.column = is_last, column
         self.packed_a: Any = None
         self.next_a: Any = None
-        self.buffer = local(variant.accumulate, tiles.rows * tiles.columns)
+        # the last of the tail tiles may reach beyond the rows of a whole tile
+        tall = -(-tiles.rows // tiles.tail_rows) * tiles.tail_rows
+        self.buffer = local(variant.accumulate, tall * tiles.columns)
 
     def emit(self, height: int, first: Value, offset: Value, left: Value | None) -> None:
         """`height` rows from first + offset on; `left` of them exist (None: all)."""
@@ -319,11 +321,12 @@ class _Place:
     def _reader(self, height: int, row: Value, offset: Value, left: Value | None) -> Any:
         """A function (r, k) -> a[row + r, start + k]."""
         item, tiles = self.item, self.tiles
-        if self.variant.a_packed:
-            packed = self.packed_a + offset
-            return lambda r, k: load(packed + k * tiles.rows + r)
-        there = item.a + row * item.a_row + self.start * item.a_k
+        # rows that are not there read the last one that is, and are never stored
         steps = [constant(i64, r) if left is None else minimum(left - 1, r) for r in range(height)]
+        if self.variant.a_packed:
+            rows = [self.packed_a + offset + n for n in steps]
+            return lambda r, k: load(rows[r] + k * tiles.rows)
+        there = item.a + row * item.a_row + self.start * item.a_k
         rows = [there + n * item.a_row for n in steps]
         return lambda r, k: load(rows[r] + k * item.a_k)
 
