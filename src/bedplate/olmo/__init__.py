@@ -4,7 +4,8 @@ from bedplate.olmo.checkpoint import load, save
 from bedplate.olmo.config import Config
 from bedplate.olmo.model import Olmo3
 from bedplate.olmo.presets import PRESETS, Preset
-from bedplate.olmo.training import Progress, TrainResult, TrainSettings, train
+from bedplate.olmo.settings import Progress, TrainResult, TrainSettings
+from bedplate.olmo.training import train
 
 __all__ = [
     "PRESETS",
