@@ -47,11 +47,7 @@ class Explanation:
 
     def schedule(self) -> str:
         """The regions: for each launch its kernel, items, bytes, flops and source lines."""
-        lines = [f"arena: {self.plan.arena_bytes} bytes"]
-        for number, region in enumerate(self.plan.regions):
-            lines.append(f"region {number}:")
-            lines += [f"  {launch_text(launch)}" for launch in region]
-        return "\n".join(lines)
+        return schedule_text(self.plan.regions, self.plan.arena_bytes)
 
     def programs(self) -> str:
         """The program of each kernel in the kernel language's own text."""
@@ -93,6 +89,15 @@ def explain(*values: Any) -> Explanation:
         signature.lifted(), len(signature.inputs), len(signature.scalars), keep_steps=True
     )
     return Explanation(plan)
+
+
+def schedule_text(regions: list[list[Launch]], arena_bytes: int) -> str:
+    """Regions and their launches, one a line."""
+    lines = [f"arena: {arena_bytes} bytes"]
+    for number, region in enumerate(regions):
+        lines.append(f"region {number}:")
+        lines += [f"  {launch_text(launch)}" for launch in region]
+    return "\n".join(lines)
 
 
 def launch_text(launch: Launch) -> str:

@@ -24,6 +24,7 @@ from bedplate.compiler.passes.pipeline import Step, run_passes
 from bedplate.compiler.schedule import allow_overwriting, checked_regions, schedule
 from bedplate.config import config
 from bedplate.devices.cpu.runner import NativePlan, Slot, Task
+from bedplate.errors import InternalError
 from bedplate.graph.node import Node
 from bedplate.kernel.checks import watch
 from bedplate.memory import allocate
@@ -202,7 +203,7 @@ def accessor(known: dict[Node, Access | None]) -> Callable[[Node], Access]:
         if found is None:
             found = access_of(node, known)
             if found is None:
-                raise AssertionError("views leaves an access for every node")
+                raise InternalError("views leaves an access for every node")
         return found
 
     return find

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from bedplate.compiler.explain import schedule_text
 from bedplate.config import config
 from bedplate.errors import CaptureError
 from bedplate.graph.pending import LOCAL
@@ -93,6 +94,16 @@ class Captured:
     def report(self) -> str:
         """Each capture: for which arguments, and why."""
         return "\n".join(self._log) or f"{self._name}: not called yet"
+
+    def schedule(self) -> str:
+        """The regions and launches of each capture that is replayed."""
+        parts = []
+        for key, found in self._known.items():
+            for replay in found.replays:
+                plan = replay.captured.plan
+                parts.append(f"{self._name} for {_shown(key)}:")
+                parts.append(schedule_text(plan.regions, plan.arena_bytes))
+        return "\n".join(parts) or f"{self._name}: nothing is replayed yet"
 
     @property
     def _name(self) -> str:

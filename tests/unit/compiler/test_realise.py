@@ -131,3 +131,16 @@ def test_a_forked_child_computes_even_if_another_thread_was_compiling():
     leave.set()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_debug_output_grows_with_the_level(capfd):
+    def shown(level):
+        clear_plans()
+        with bp.config(debug=level):
+            (bp.tensor([1.0, 2.0]) * 3).exp().realise()
+        return capfd.readouterr().err
+
+    one, two, three = shown(1), shown(2), shown(3)
+    assert "map_multiply_exp x 1" in one and "GB/s" not in one
+    assert "GB/s" in two and "pass fold" not in two
+    assert "pass expand_composed" in three and "= multiply(%0" in three

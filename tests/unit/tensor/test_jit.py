@@ -356,3 +356,11 @@ def test_a_step_that_fails_leaves_its_state_as_it_was():
     assert w.tolist() == before
     step(bp.tensor([0, 1]))
     assert w.tolist() == [x + before[0] + before[1] for x in before]
+
+
+def test_the_schedule_of_a_captured_step_can_be_shown():
+    step = jit(lambda x: (x * 2).exp())
+    assert "nothing is replayed yet" in step.schedule()
+    for _ in range(2):
+        step(bp.ones(4))
+    assert "map_multiply_exp: 1 items" in step.schedule()
