@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 
 import numpy as np
 import pytest
@@ -364,3 +365,25 @@ def test_the_schedule_of_a_captured_step_can_be_shown():
     for _ in range(2):
         step(bp.ones(4))
     assert "map_multiply_exp: 1 items" in step.schedule()
+
+
+def test_threads_share_a_captured_step():
+    step = jit(lambda x, y: (x @ y).relu().sum(axis=0))
+    failures = []
+
+    def work(number):
+        rng = np.random.default_rng(number)
+        a = rng.standard_normal((9 + number % 2, 20)).astype(np.float32)
+        b = rng.standard_normal((20, 30)).astype(np.float32)
+        x, y = bp.tensor(a), bp.tensor(b)
+        expected = (x @ y).relu().sum(axis=0).numpy()
+        for _ in range(20):
+            if not np.array_equal(step(x, y).numpy(), expected):
+                failures.append(number)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
