@@ -33,9 +33,12 @@ ITEM_FLOPS = 1e6
 ITEMS_PER_WORKER = 4
 # Up to so many multiply-adds nothing is copied: the operands stay in the second cache anyway.
 SMALL = 200**3
-# A packed copy of a pays if it is read for more panels of b than this: 4096 x 512 x 512 makes
-# 249 GFLOP/s without and 228 with it, 2048 x 2048 x 2048 220 without and 240 with it.
+# A packed copy of a pays if a is read for more panels of b than this, and if its rows are a
+# multiple of CLASH_BYTES apart, so that a tile's rows meet in the same places of the caches, or
+# are not contiguous. Else reading it where it is was faster at all sizes that were measured:
+# 255 against 248 GFLOP/s at 2000 x 2000 x 2000, but 198 against 245 at 2048.
 PANELS = 16
+CLASH_BYTES = 4096
 # Rows of b that lie closer than this need no packing: their panels fit the second cache and
 # the pages that the processor remembers.
 CLOSE_BYTES = 512
@@ -97,7 +100,7 @@ class _Product:
         lanes = self.cut.lanes
         across = problem.b_column == 1 or problem.columns == 1
         copy_a = self.types[0] is not self.accumulate
-        variant = self._variant(False, "across" if across else "along", copy_a=copy_a)
+        variant = self._variant("other", "across" if across else "along", copy_a=copy_a)
         unit = matmul_skinny.step_and_vectors(problem.rows == 1)[1] * lanes
         n_units = ceil_divide(problem.columns, unit)
         most = matmul_skinny.block_columns(problem.rows, lanes, size)
@@ -113,11 +116,11 @@ class _Product:
 
     def lower_tiled(self) -> None:
         problem, cut, size = self.problem, self.cut, self.accumulate.itemsize
-        variant = self._variant(self._is_worth_packing_a(), self._layout_of_b())
-        for part in self._parts(variant.a_packed):
-            source = self._pack(variant, part) if variant.a_packed else self.a
-            if not variant.a_packed:
-                source = moved(self.a, part.first_row * problem.a_row)
+        variant = self._variant(self._layout_of_a(), self._layout_of_b())
+        for part in self._parts(variant.a_layout == "packed"):
+            source = moved(self.a, part.first_row * problem.a_row)
+            if variant.a_layout == "packed":
+                source = self._pack(variant, part)
             first = (part.first_batch * problem.rows + part.first_row) * problem.columns
             partial, writes = moved(self.out, first), [self.out.buffer]
             if problem.depth > cut.depth and variant.out is not self.accumulate:
@@ -128,11 +131,11 @@ class _Product:
             grid = self._grid(part, variant)
             self._enter(matmul_tiled, variant, part, source, partial, grid, scratch_bytes, writes)
 
-    def _variant(self, a_packed: bool, layout: str, copy_a: bool = False) -> Variant:
+    def _variant(self, a_layout: str, b_layout: str, copy_a: bool = False) -> Variant:
         a, b, out = self.types
         has_epilogue = self.epilogue is not None
         return Variant(
-            a, b, self.accumulate, out, a_packed, layout, len(self.problem.batch),
+            a, b, self.accumulate, out, a_layout, b_layout, len(self.problem.batch),
             self.whole.is_split and has_epilogue, has_epilogue or out is not self.accumulate,
             copy_a, self.problem is not self.whole, self.problem.rows == 1,
         )  # fmt: skip
@@ -180,12 +183,17 @@ class _Product:
             found = _kernels.setdefault(key, make(variant, cut, emit))
         return found
 
-    def _is_worth_packing_a(self) -> bool:
-        """Whether a must be widened, or is read often enough to be copied first."""
-        problem = self.problem
+    def _layout_of_a(self) -> str:
+        """How a is read: "packed" if it must be widened, or is read often from a bad place."""
+        problem, size = self.problem, self.accumulate.itemsize
+        if self.types[0] is not self.accumulate:
+            return "packed"
         is_large = problem.rows * problem.depth * problem.columns > SMALL
         is_reread = problem.columns > PANELS * self.cut.columns
-        return self.types[0] is not self.accumulate or (is_large and is_reread)
+        is_clashing = problem.a_row * size % CLASH_BYTES == 0
+        if is_large and is_reread and (problem.a_k != 1 or is_clashing):
+            return "packed"
+        return "along" if problem.a_k == 1 else "other"
 
     def _layout_of_b(self) -> str:
         """How b is read: "direct", or the layout that it is packed from."""

@@ -72,7 +72,8 @@ class Variant:
     """What specialises the kernel; sizes and strides are words.
 
     a, b, accumulate, out   element types
-    a_packed                a lies in tiles made by matmul_pack; else it is read where it is
+    a_layout                "packed": a lies in tiles made by matmul_pack; else it is read where
+                            it is, "along" if its rows are contiguous, "other" if not
     b_layout                "direct": rows of b are read where they are; else how it is packed
     rank                    batch dimensions
     copy_a                  matmul_skinny: a is copied to scratch memory, widened, first
@@ -86,7 +87,7 @@ class Variant:
     b: Type
     accumulate: Type
     out: Type
-    a_packed: bool
+    a_layout: str
     b_layout: str
     rank: int
     split_rows: bool
@@ -147,8 +148,8 @@ def open_item(variant: Variant, tiles: Tiles, args: Value, batch: Value, worker:
     """Read the words of the task; pointers lead to the item's product."""
     rows, columns, depth = (word_int(args, w) for w in (ROWS, COLUMNS, DEPTH))
     whole_batch = batch + word_int(args, FIRST_BATCH)
-    a = word_pointer(args, A, variant.accumulate if variant.a_packed else variant.a)
-    if variant.a_packed:
+    a = word_pointer(args, A, variant.accumulate if variant.a_layout == "packed" else variant.a)
+    if variant.a_layout == "packed":
         deep = (depth + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
         n_tiles = (rows + (tiles.rows - 1)) // tiles.rows
         a = a + batch * n_tiles * deep * tiles.rows
@@ -241,12 +242,10 @@ def _emit_tile(
     first = tile * tiles.rows
     left = item.rows - first
     place = _Place(variant, tiles, item, panel, step, start, depth, is_last, column)
-    if variant.a_packed:
-        deep = (item.depth + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
+    deep = (item.depth + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
+    place.next_rows = deep * tiles.rows
+    if variant.a_layout == "packed":
         place.packed_a = item.a + (tile * deep + start) * tiles.rows
-        # Without it a comes from the third cache at its latency: 165 against 225 GFLOP/s at
-        # 2048 (float32, one core of Zen 5 with a peak of 266).
-        place.next_a = place.packed_a + deep * tiles.rows
     with when(left >= tiles.rows):
         place.emit(tiles.rows, first, constant(i64, 0), None)
     with otherwise():
@@ -270,7 +269,7 @@ class _Place:
         self.panel, self.step, self.start, self.depth = panel, step, start, depth
         self.is_last, self.column = is_last, column
         self.packed_a: Any = None
-        self.next_a: Any = None
+        self.next_rows: Any = None
         # the last of the tail tiles may reach beyond the rows of a whole tile
         tall = -(-tiles.rows // tiles.tail_rows) * tiles.tail_rows
         self.buffer = local(variant.accumulate, tall * tiles.columns)
@@ -311,19 +310,37 @@ class _Place:
         for k in loop(self.depth):
             at = self.panel + k * self.step
             columns = [load(at + v * lanes, lanes) for v in range(tiles.vectors)]
-            if self.next_a is not None and left is None:
-                prefetch(self.next_a + k * tiles.rows)
+            if left is None:
+                self._prefetch_a(row, k)
             for r, accumulators in enumerate(tile):
                 factor = splat(read(r, k), lanes)
                 for accumulator, b in zip(accumulators, columns, strict=True):
                     accumulator.set(multiply_add(factor, b, accumulator.get()))
+
+    def _prefetch_a(self, row: Value, k: Value) -> None:
+        """Fetch a part of the next tile's rows of a.
+
+        Without it a comes from the third cache at its latency: 165 against 225 GFLOP/s at 2048
+        (float32, one core of Zen 5 with a peak of 266).
+        """
+        item, rows = self.item, self.tiles.rows
+        if self.variant.a_layout == "packed":
+            prefetch(self.packed_a + self.next_rows + k * rows)
+            return
+        following = item.a + (row + rows) * item.a_row + self.start * item.a_k
+        if self.variant.a_layout == "along":
+            # one line of one row at each step, of each row in turn
+            turn = k & (64 // self.variant.a.itemsize - 1)
+            prefetch(following + turn * item.a_row + (k - turn), locality=2)
+        else:
+            prefetch(following + k * item.a_k, locality=2)
 
     def _reader(self, height: int, row: Value, offset: Value, left: Value | None) -> Any:
         """A function (r, k) -> a[row + r, start + k]."""
         item, tiles = self.item, self.tiles
         # rows that are not there read the last one that is, and are never stored
         steps = [constant(i64, r) if left is None else minimum(left - 1, r) for r in range(height)]
-        if self.variant.a_packed:
+        if self.variant.a_layout == "packed":
             rows = [self.packed_a + offset + n for n in steps]
             return lambda r, k: load(rows[r] + k * tiles.rows)
         there = item.a + row * item.a_row + self.start * item.a_k
