@@ -44,12 +44,13 @@ def _chains(order: list[Node]) -> dict[Node, int]:
             length[node], leaf[node] = 0, None if constant else node
         elif is_alias(node) and node.inputs[0] in length:
             length[node], leaf[node] = length[node.inputs[0]], leaf[node.inputs[0]]
-        elif node.op.kind == "elementwise" and _is_cheap(node):
+        elif node.op.kind == "elementwise" and is_cheap(node):
             _measure(node, length, leaf)
     return length
 
 
-def _is_cheap(node: Node) -> bool:
+def is_cheap(node: Node) -> bool:
+    """Whether computing a value again costs no more than reading it."""
     if node.op.name == "checked_index":
         return False
     dtypes = tuple(source.dtype for source in node.inputs)

@@ -12,11 +12,11 @@ where a result of the plan is not contiguous, a copy is put between.
 from __future__ import annotations
 
 from bedplate.compiler.access import Access, access_of, by_axes, identity, is_alias, merged
+from bedplate.compiler.passes.rematerialise import MAX_CHAIN, is_cheap
 from bedplate.compiler.rewrite import Roots, like, use_counts, with_inputs
 from bedplate.graph.node import Node, topological_order
 from bedplate.ops.record import REGISTRY
 
-CHEAP = frozenset({"cast", "negative", "add", "subtract", "multiply"})
 PUSHED = frozenset({"permute", "slice"})
 NO_MEMORY = frozenset({"constant", "iota", "scalar"})
 MAX_DEPTH = 200  # of a chain of values through which one view is pushed; bounds the recursion
@@ -128,14 +128,15 @@ def viewed(step: Node, source: Node) -> Node:
 
 
 def _stands_on_leaves(view: Node) -> bool:
-    _, node = _chain(view)
-    return node.op.name in CHEAP and all(_is_leaf(each) for each in node.inputs)
+    """Whether a view shows what cheap ops make of leaves, a few deep."""
+    return _is_cheap_tree(_chain(view)[1], MAX_CHAIN)
 
 
-def _is_leaf(node: Node) -> bool:
-    while is_alias(node):
-        node = node.inputs[0]
-    return node.op.kind == "leaf"
+def _is_cheap_tree(node: Node, depth: int) -> bool:
+    if node.op.kind != "elementwise" or depth == 0 or not is_cheap(node):
+        return False
+    values = [_chain(source)[1] for source in node.inputs]
+    return all(each.op.kind == "leaf" or _is_cheap_tree(each, depth - 1) for each in values)
 
 
 def _with_copies(roots: Roots) -> Roots:
