@@ -11,6 +11,7 @@ captured once and replayed. A run's folder holds
 
 from __future__ import annotations
 
+import itertools
 import math
 import signal
 import threading
@@ -223,17 +224,18 @@ class Trainer:
     # ---- measuring
 
     def held_out_loss(self, max_tokens: int | None = None) -> float:
-        """Nats a byte on the held-out text, or on its first `max_tokens` tokens.
+        """Nats a byte on the held-out text, or on about `max_tokens` tokens spread over it.
 
         It is cut into windows as long as the model is meant for, which may be longer than those
         it is trained on; the first tokens of a window have little before them.
         """
-        tokens, length = self.corpus.held_out[:max_tokens], self.config.seq_len
+        tokens, length = self.corpus.held_out, self.config.seq_len
         batch_size = max(1, self.batch_size * self.seq_len // length)
+        stride = 1 if max_tokens is None else math.ceil(len(tokens) / max_tokens)
+        batches = itertools.islice(windows_in_order(tokens, batch_size, length), 0, None, stride)
         self.model.eval()
         losses = [
-            self._measured(tensor(inputs), tensor(targets)).item()
-            for inputs, targets in windows_in_order(tokens, batch_size, length)
+            self._measured(tensor(inputs), tensor(targets)).item() for inputs, targets in batches
         ]
         self.model.train()
         if not losses:
