@@ -53,7 +53,7 @@ def _sizes(d_model: int, n_layers: int, seq_len: int, window: int, **more: Any) 
 
 PRESETS = {
     "demo": Preset(
-        _sizes(128, 2, 256, 128), 8, 128, 8e-3,
+        _sizes(128, 2, 256, 128), 8, 128, 6e-3,
         "learns the look of code in 90 seconds on 2 cores",
     ),
     "tiny": Preset(
