@@ -254,7 +254,8 @@ class Block:
         home = self._home
         if home is None:
             return
-        if home is here.home:
+        # a thread that is going down may have lost its home already
+        if home is getattr(here, "home", None):
             home.free[self._class].append(self.address)
         elif self._class < 0:
             shared.returned.append(self.address)
@@ -308,7 +309,9 @@ def allocate(nbytes: int, site: Any = None) -> Block:
     """
     if 0 <= nbytes <= SMALL_BYTES and config.pooling:
         index = SMALL_CLASS[(nbytes + (ALIGNMENT - 1)) >> 6]
-        home = _here.home
+        home = getattr(_here, "home", None)
+        if home is None:  # the thread is going down
+            return Block(_shared.take(index), nbytes, site, index, _shared)
         try:
             address = home.free[index].pop()
         except IndexError:

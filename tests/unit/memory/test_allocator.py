@@ -110,6 +110,32 @@ def test_memory_of_an_ended_thread_is_used_again():
     assert addresses <= {b.address for b in again}
 
 
+class Keeper(threading.local):
+    """Holds blocks until its thread goes down, and takes one more on the way."""
+
+    def __init__(self):
+        self.kept = [Last(), allocate(3000), allocate(200_000)]
+
+
+class Last:
+    def __del__(self):
+        allocate(3000)
+
+
+def test_blocks_that_die_with_their_thread():
+    keepers = [Keeper() for _ in range(3)]
+
+    def work():
+        for keeper in keepers:
+            assert len(keeper.kept) == 3
+
+    for _ in range(20):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    gc.collect()
+
+
 def test_many_threads_at_once():
     wrong = []
 
