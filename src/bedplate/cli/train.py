@@ -127,8 +127,10 @@ class Display:
 def progress_text(progress: Progress) -> str:
     """One line: step, loss, tokens per second, time left."""
     minutes, seconds = divmod(max(0, round(progress.seconds_left)), 60)
+    done = progress.fraction >= 1
+    left = "measuring on the held-out text" if done else f"{minutes}:{seconds:02d} left"
     held_out = "" if progress.held_out is None else f"  held out {progress.held_out:.3f}"
     return (
         f"step {progress.step:5d}  loss {progress.loss:.3f}{held_out}  "
-        f"{progress.tokens_per_second:9,.0f} tokens/s  {minutes}:{seconds:02d} left"
+        f"{progress.tokens_per_second:9,.0f} tokens/s  {left}"
     )

@@ -42,6 +42,7 @@ def test_progress_names_step_loss_rate_and_time_left() -> None:
     text = command.progress_text(PROGRESS)
     assert all(part in text for part in ("step    10", "loss 2.500", "1,000 tokens/s", "1:05 left"))
     assert "held out 1.900" in command.progress_text(replace(PROGRESS, held_out=1.9))
+    assert "measuring" in command.progress_text(replace(PROGRESS, fraction=1.0))
 
 
 def test_a_terminal_gets_a_bar() -> None:
