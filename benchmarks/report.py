@@ -132,6 +132,7 @@ def json_rows(measured: list[Measured], threads: int) -> list[dict[str, Any]]:
                 "spread": row.spread,
                 "limit_seconds": limit,
                 "first_seconds": row.first_seconds,
+                "best_seconds": min(row.rounds),
                 "rounds": len(row.rounds),
                 "tokens_per_second": tokens_per_second(row),
                 "version": row.version,
