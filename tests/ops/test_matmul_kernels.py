@@ -25,7 +25,7 @@ from bedplate.kernel import (
 from bedplate.memory import allocate
 from bedplate.ops import matmul_lower, matmul_skinny, matmul_tiled
 from bedplate.ops.matmul_lower import lower
-from bedplate.ops.matmul_tiled import Variant
+from bedplate.ops.matmul_task import Variant
 from bedplate.ops.matmul_tiles import tiles
 
 

@@ -23,7 +23,7 @@ from bedplate.kernel import Kernel
 from bedplate.memory.classes import ALIGNMENT
 from bedplate.ops import matmul_pack, matmul_skinny, matmul_tiled
 from bedplate.ops.matmul_problem import Problem, make_problem
-from bedplate.ops.matmul_tiled import Variant
+from bedplate.ops.matmul_task import Variant
 from bedplate.ops.matmul_tiles import accumulator, element, tiles
 
 # A packed copy of a is made for at most this much at a time, so that it needs no second a.

@@ -52,7 +52,7 @@ from bedplate.kernel import (
     zeros,
 )
 from bedplate.ops.matmul_pack import transpose
-from bedplate.ops.matmul_tiled import (
+from bedplate.ops.matmul_task import (
     COLUMN_BLOCKS,
     Item,
     Variant,
