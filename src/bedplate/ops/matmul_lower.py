@@ -3,10 +3,12 @@
 | product                                | kernel                                          |
 |----------------------------------------|-------------------------------------------------|
 | up to 48 rows                          | matmul_skinny: b is read once, where it lies    |
-| small, wide enough elements            | matmul_tiled: a (and b's rows) read in place    |
-| all else                               | matmul_pack packs a for all workers, then       |
-|                                        | matmul_tiled, whose items pack their part of b  |
+| one column                             | the same, with a and b exchanged                |
+| narrow floats and integers; a read     | matmul_pack packs a for all workers, then       |
+| often from a bad place (_layout_of_a)  | matmul_tiled                                    |
+| all else                               | matmul_tiled, which reads a where it lies       |
 
+The items of matmul_tiled pack their part of b, or read it where it lies (_layout_of_b).
 The choice never changes a result; see matmul_tiled.py.
 """
 
