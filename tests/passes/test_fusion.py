@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import bedplate as bp
+from bedplate.compiler import layout
 from bedplate.compiler import realise as realising
 from bedplate.compiler.realise import clear_plans
 from bedplate.config import config
@@ -197,3 +198,20 @@ def test_a_long_sum_over_a_strided_view_is_whole():
     x = np.random.default_rng(0).standard_normal((1000, 300)).astype(np.float32)
     found = (bp.tensor(x)[:, ::2] + 1).sum().item()
     np.testing.assert_allclose(found, (x[:, ::2] + 1).sum(dtype=np.float64), rtol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [16, 32, 48, 64])
+def test_short_rows_without_loops_have_the_bits_of_those_with(columns, monkeypatch):
+    rng = np.random.default_rng(columns)
+    x = bp.tensor(rng.standard_normal((37, columns)).astype(np.float32))
+    w = bp.tensor(rng.standard_normal(columns).astype(np.float32))
+
+    def values():
+        clear_plans()
+        y = bp.rms_norm(x, w, 1e-5)
+        return [v.numpy() for v in (y, bp.softmax(x, axis=1), x.sum(axis=1), x.argmax(axis=1))]
+
+    short = values()
+    monkeypatch.setattr(layout, "SHORT_ROW", 0)
+    for a, b in zip(short, values(), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -232,6 +232,11 @@ class ColumnEmitter(EmitterBase):
         self, plan: StagePlan, first: Any, last: Any, pointers: dict[int, Any],
         running: dict[int, list[Accumulator]], shared: dict[int, Any],
     ) -> None:  # fmt: skip
+        if self.program.width:
+            for column in range(0, self.program.width, self.lanes):
+                u = column // self.lanes % REDUCE_UNROLL  # as the loops below have it
+                self._body(plan, constant(i64, column), None, u, pointers, running, shared)
+            return
         unroll = self._unroll(plan)
         step = unroll * self.lanes
         middle = last - ((last - first) & (step - 1))

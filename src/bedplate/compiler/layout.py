@@ -28,6 +28,7 @@ from bedplate.errors import InternalError
 from bedplate.kernel import f32, host
 
 SCRATCH_LIMIT = 256 * 1024  # bytes of a kept row that still fit the second cache
+SHORT_ROW = 64  # columns up to which a row is not worth a loop
 STREAM_BYTES = 24 << 20  # results larger than this pass the caches by
 
 Strides = tuple[list[int], list[int]]  # along the row axes, along the column axes
@@ -119,6 +120,7 @@ class LayoutBuilder(ProgramBuilder):
             len(row_sizes), len(col_sizes), tuple(self.values), tuple(levels), tuple(stages),
             tuple(patterns), tuple(self.stores), kept, not row_wise, self.column,
             self._streams(strides, len(col_sizes)), tiled is not None,
+            0 if tiled is not None else self._width(row_sizes, col_sizes),
         )  # fmt: skip
         return Layout(program, row_sizes, col_sizes, strides)
 
@@ -140,6 +142,12 @@ class LayoutBuilder(ProgramBuilder):
             if jumps and rows and rows[-1] == 1:
                 found[i] = Pattern(FULL, TRANSPOSED)
         return found if found != patterns else None
+
+    def _width(self, row_sizes: list[int], col_sizes: list[int]) -> int:
+        """The columns of a short row of whole vectors, such as half a head; 0 for any other."""
+        columns = col_sizes[-1]
+        whole = columns % host().lanes(f32) == 0
+        return columns if row_sizes and whole and columns <= SHORT_ROW else 0
 
     def _scratch_bytes(self, kept: tuple[int, ...]) -> int:
         return sum(self.cols * self.values[i].dtype.itemsize for i in kept)

@@ -130,6 +130,7 @@ class Program:
     column    there are sums over rows, so an item is a block of the rows that one sum takes
     stream    results pass the caches by
     tiled     the innermost row axis counts tiles of rows; see emit_tiled.py
+    width     columns of each row, if so few whole vectors that they need no loop; else 0
     """
 
     n_row_dims: int
@@ -144,6 +145,7 @@ class Program:
     column: bool
     stream: bool
     tiled: bool = False
+    width: int = 0
 
     @functools.cached_property
     def key(self) -> int:
