@@ -5,7 +5,7 @@ names processor and features), the version of LLVM and of the pass pipeline. A f
 digest of name and content, and the object. It is written under another name and renamed, so
 that readers in other processes see all of it or nothing; it is verified before it is loaded. A
 folder that somebody else could write to is not used. Nothing here ever fails: a read-only or full
-disk means compiling again.
+disk means compiling again, and so does anything but a plain file of sensible size.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _DIGEST_BYTES = 32
 _RENEW_SECONDS = 3600.0
 # One store in this many looks at the size of the folder.
 _STORES_PER_SCAN = 64
+# No object is larger by far: 12000 lines of LLVM text make one of 0.2 MiB.
+_MAX_BYTES = 64 << 20
 
 
 def key_of(text: str) -> str:
@@ -61,15 +63,39 @@ def read(key: str) -> bytes | None:
         return None
     path = place / (key + SUFFIX)
     try:
-        content = path.read_bytes()
-        image = _verified(key, content)
+        image = _verified(key, _content(path))
         if image is None:
             path.unlink()
-        elif time.time() - path.stat().st_mtime > _RENEW_SECONDS:
-            os.utime(path)
     except OSError:
         return None
+    if image is not None:
+        _renew(path)
     return image
+
+
+def _content(path: Path) -> bytes:
+    """What a file holds; nothing if it is no plain file (a pipe would never end) or far too large.
+
+    raises OSError if there is none
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
+            return b""
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
+
+
+def _renew(path: Path) -> None:
+    """Note that a file was used, now and then; a disk that is read-only serves as well."""
+    try:
+        if time.time() - path.stat().st_mtime > _RENEW_SECONDS:
+            os.utime(path)
+    except OSError:
+        return
 
 
 def _verified(key: str, content: bytes) -> bytes | None:

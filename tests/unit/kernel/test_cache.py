@@ -85,6 +85,38 @@ def test_damaged_files_are_not_loaded(place: Path, damage: str) -> None:
     assert cache.read(key) == b"again"
 
 
+@pytest.mark.parametrize("kind", ["pipe", "folder", "endless", "dangling", "huge"])
+def test_what_is_no_plain_file_is_not_read(place: Path, kind: str) -> None:
+    key = cache.key_of("some text")
+    cache.write(key, b"image")
+    path = place / (key + cache.SUFFIX)
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "huge":
+        path.touch()
+        os.truncate(path, 1 << 40)
+    else:
+        path.symlink_to("/dev/zero" if kind == "endless" else "/nonexistent")
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    assert cache.read(key) is None
+    assert not before or len(os.listdir("/proc/self/fd")) == before
+    if kind != "folder":
+        cache.write(key, b"again")
+        assert cache.read(key) == b"again"
+
+
+def test_a_hit_counts_though_its_time_cannot_be_renewed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.write("4" * 64, b"image")
+    os.utime(place / ("4" * 64 + cache.SUFFIX), (1000, 1000))
+    monkeypatch.setattr(os, "utime", _no_space)
+    assert cache.read("4" * 64) == b"image"
+
+
 def test_a_folder_that_others_can_write_to_is_not_used(place: Path) -> None:
     cache.write("1" * 64, b"image")
     place.chmod(0o777)
