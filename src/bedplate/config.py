@@ -36,14 +36,30 @@ class Setting:
                 return False
         else:
             try:
-                return type(self.default)(text)
+                value = type(self.default)(text)
             except ValueError:
                 pass
+            else:
+                self.check(value, f"{self.variable}={text!r}")
+                return value
         raise ValueError(f"{self.variable}={text!r}: expected {type(self.default).__name__}")
+
+    def check(self, value: Any, shown: str) -> None:
+        """raises TypeError or ValueError, which begins with `shown`, if the setting cannot be so"""
+        wanted = type(self.default)
+        if not isinstance(value, wanted):
+            raise TypeError(f"{shown}: expected {wanted.__name__}")
+        if wanted is int and not 0 <= value < 1 << 40:
+            raise ValueError(f"{shown}: expected a number from 0 to 2**40")
 
 
 def _default_cache() -> str:
-    return str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bedplate")
+    """The user's cache folder; nowhere for a user without a home, as in some containers."""
+    try:
+        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return ""
+    return str(place / "bedplate")
 
 
 SETTINGS = (
@@ -86,7 +102,7 @@ class Config(threading.local):
 
     @contextmanager
     def __call__(self, **changes: Any) -> Iterator[None]:
-        _check_names(changes)
+        _check(changes)
         before = self._overrides
         self._overrides = {**before, **changes}
         try:
@@ -96,17 +112,15 @@ class Config(threading.local):
 
     def set(self, **changes: Any) -> None:
         """Change settings for the whole process."""
-        _check_names(changes)
+        _check(changes)
         Config._process.update(changes)
 
 
-def _check_names(changes: dict[str, Any]) -> None:
+def _check(changes: dict[str, Any]) -> None:
     for name, value in changes.items():
         if name not in _BY_NAME:
             raise AttributeError(f"no setting {name!r}; there are {', '.join(_BY_NAME)}")
-        wanted = type(_BY_NAME[name].default)
-        if not isinstance(value, wanted):
-            raise TypeError(f"config.{name} takes a {wanted.__name__}, got {value!r}")
+        _BY_NAME[name].check(value, f"config.{name}={value!r}")
 
 
 def _from_environment() -> dict[str, Any]:

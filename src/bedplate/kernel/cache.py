@@ -47,7 +47,7 @@ def folder() -> Path | None:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
     if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
         return None
