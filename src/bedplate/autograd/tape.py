@@ -327,6 +327,31 @@ def alias_entry(tensor: Any) -> Entry:
     return make_entry(_Alias, NO_ATTRIBUTES, (tensor,), (tensor._entry,), tensor)
 
 
+class _Captured:
+    """A step that `jit` replays, as an op of the tape."""
+
+    name = "jit"
+
+    @staticmethod
+    def input_gradients(grad: Any, sources: tuple[Any, ...]) -> tuple[Any, ...]:
+        raise GradientError(
+            "backward: it came to the result of a captured step, which has no gradient history\n"
+            "  take the gradient inside the step (call backward, or return what bp.grad gives), "
+            "or call the function without jit: step.function(...)\n"
+            "  use .detach() on the result where no gradient is meant"
+        )
+
+
+def captured_entry(output: Node) -> Entry:
+    """The entry of a value whose history stayed in a captured step: no walk gets past it."""
+    return Entry(_Captured, NO_ATTRIBUTES, (), (), output, current_session())
+
+
+def has_history(entry: Entry | Leaf | None) -> bool:
+    """Whether a walk could start here: there is a history, and it was not freed."""
+    return isinstance(entry, Leaf) or (entry is not None and entry.session is not FREED)
+
+
 def leaves_behind(root: Entry | Leaf) -> set[Leaf]:
     """Every leaf that `root` depends on."""
     seen = {root}

@@ -86,7 +86,8 @@ def thread_state() -> ThreadState:
 _inside: dict[str, bool] = {}
 
 
-def _is_inside(filename: str) -> bool:
+def is_inside_package(filename: str) -> bool:
+    """Whether a code object's file is one of this package."""
     found = _inside[filename] = filename.startswith(PACKAGE)
     return found
 
@@ -104,7 +105,7 @@ def user_site(depth: int = 2) -> tuple[Any, int] | None:
         filename = code.co_filename
         known = inside.get(filename)
         if known is None:
-            known = _is_inside(filename)
+            known = is_inside_package(filename)
         if not known:
             return code, frame.f_lasti
         frame = frame.f_back

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bedplate.autograd.tape import Leaf
+from bedplate.autograd.tape import Leaf, has_history
 from bedplate.compiler.signature import is_input
 from bedplate.errors import CaptureError
 from bedplate.graph.node import Node, topological_order
 from bedplate.graph.pending import LOCAL
 from bedplate.ops.leaves import placeholder
+from bedplate.tensor.arguments import pack
 from bedplate.tensor.tensor import Tensor, wrap
 from bedplate.tensor.values import flush
 
@@ -31,23 +32,25 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Part:
-    """The place of a tensor in a result: a root number, or an `Argument`."""
+class Root:
+    """A result that is root number `index`; a tracked one had a gradient history."""
 
-    source: Any
+    index: int
+    tracked: bool
 
 
 @dataclass
 class Recording:
     """What a step did.
 
-    result     what the function gave back, with tensors replaced by root numbers
+    result     what the function gave back, with tensors replaced: `Part(Argument or Root)`
     roots      nodes whose values are wanted
     inputs     leaf node -> where its value comes from: an argument number, a tensor, or the
                tensor whose gradient it was
     states     (tensor or argument number, root number) for each tensor that was bound anew
     gradients  (tensor or argument number, root number or None) for each gradient that was set
     expected   (tensor, whether its gradient was None), where the step asked
+    read       tensors from outside whose value an operation took
     aliases    pairs of tensors that showed one value, and must still
     constants  digests of values that were made inside from data
     """
@@ -58,6 +61,7 @@ class Recording:
     states: list[tuple[Any, int]] = field(default_factory=list)
     gradients: list[tuple[Any, int | None]] = field(default_factory=list)
     expected: list[tuple[Any, bool]] = field(default_factory=list)
+    read: list[Tensor] = field(default_factory=list)
     aliases: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     constants: tuple[bytes, ...] = ()
 
@@ -111,22 +115,27 @@ class Watch:
 
 
 def placeholders(tensors: list[Tensor]) -> list[Tensor]:
-    """A tensor without value for each argument."""
-    stand_ins = []
+    """A tensor without value for each argument; one for those that are the same tensor."""
+    stand_ins: list[Tensor] = []
+    known: dict[int, Tensor] = {}
     for index, tensor in enumerate(tensors):
+        if id(tensor) in known:
+            stand_ins.append(known[id(tensor)])
+            continue
         node = tensor._node
         stand_in = wrap(placeholder(index, node.shape, node.dtype, node.device))
+        stand_in._node.site = node.site
         if tensor.requires_grad:
             stand_in._entry = Leaf(stand_in)
+        known[id(tensor)] = stand_in
         stand_ins.append(stand_in)
     return stand_ins
 
 
-def record(call: Callable[[], Any], stand_ins: list[Tensor], pack: Callable[..., Any]) -> Recording:
+def record(call: Callable[[], Any], stand_ins: list[Tensor]) -> Recording:
     """Run `call` under watch; everything is bound as before when this returns.
 
     stand_ins  the tensors that stand for the arguments
-    pack       (value, function of a tensor) -> the value with tensors replaced
     raises     whatever `call` raises, CaptureError if it reads a value
     """
     state = LOCAL.state
@@ -142,7 +151,7 @@ def record(call: Callable[[], Any], stand_ins: list[Tensor], pack: Callable[...,
     finally:
         state.watcher = None
         state.take()
-    return _Recorder(watch, stand_ins).recording(result, pack)
+    return _Recorder(watch, stand_ins).recording(result)
 
 
 class _Recorder:
@@ -165,7 +174,7 @@ class _Recorder:
             self.made.roots.append(node)
         return self.numbers[node]
 
-    def recording(self, result: Any, pack: Callable[..., Any]) -> Recording:
+    def recording(self, result: Any) -> Recording:
         """The roots, and what belongs to whom."""
         made, watch = self.made, self.watch
         made.result = pack(result, self._packed)
@@ -189,7 +198,7 @@ class _Recorder:
     def _packed(self, tensor: Tensor) -> Any:
         if id(tensor) in self.owners:
             return Argument(self.owners[id(tensor)])
-        return self._root(tensor._node)
+        return Root(self._root(tensor._node), has_history(tensor._entry))
 
     def _inputs(self) -> None:
         made, watch = self.made, self.watch
@@ -213,8 +222,13 @@ class _Recorder:
                 else:
                     made.inputs[node] = self._owner(reader)
         made.constants = tuple(digests)
+        for reader in watch.readers.values():
+            if sys.getrefcount(reader) > 3 and id(reader) not in self.owners:
+                made.read.append(reader)
         for node, twin in watch.twins:
             tensor = twin()
+            if tensor is not None and id(tensor) not in self.owners:
+                made.read.append(tensor)
             if tensor is not None and node in made.inputs and self._node_before(tensor) is node:
                 made.aliases.append((watch.readers[node], tensor))
 

@@ -7,27 +7,34 @@ specialise by value, tensors by shape and dtype. A step is replayed once it has 
 twice alike, so that what the function changes on the side (a counter, a state that it makes
 at its first call) is noticed: `step.report()` tells why it was captured again.
 
-What is not seen: Python values that the function reads from elsewhere and that change after
-that (a flag of a module). Pass them as arguments.
+Globals and variables of closures that stand for tensors, numbers or strings are seen too: when
+one stands for something else the step is captured again. What is not seen are attributes of
+objects that change after that (a flag of a module). Pass them as arguments.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from bedplate.compiler.explain import schedule_text
 from bedplate.config import config
+from bedplate.devices.device import current_device
 from bedplate.errors import CaptureError
 from bedplate.graph.pending import LOCAL
-from bedplate.tensor.capturing import Part, placeholders, record
+from bedplate.tensor.arguments import described, history, rebuilt, sharing
+from bedplate.tensor.capturing import Recording, placeholders, record
+from bedplate.tensor.outside import Names
 from bedplate.tensor.replay import Replay
 from bedplate.tensor.tensor import Tensor
 
 MAX_CAPTURES = 16  # of one specialisation that never comes out the same twice
 MAX_SPECIALISATIONS = 64
+MAX_REPORT = 200  # lines
+MAX_REPLAYS = 8  # of one specialisation, which differ in what they met outside
 
 
 def jit(function: Callable[..., Any] | None = None) -> Any:
@@ -36,7 +43,7 @@ def jit(function: Callable[..., Any] | None = None) -> Any:
     function  takes and gives tensors (also in lists, tuples, dicts) and hashable values; may
               assign to tensors from outside (parameters, optimiser state) and to `.grad`
     returns   a function of the same arguments; its results equal the uncaptured ones bit for
-              bit, and carry no gradient history
+              bit, and carry no gradient history: a backward from outside that comes to one raises
     raises    CaptureError where the function reads a value (`.item()`, `if tensor:`)
     cost      about 10 us a call and 1 us for each tensor that enters or leaves
     >>> import bedplate as bp
@@ -55,9 +62,26 @@ class _Specialisation:
     """The captures for one kind of arguments."""
 
     def __init__(self) -> None:
-        self.replays: list[Replay] = []
+        self.replays: list[tuple[Replay, Names]] = []
         self.last_key: Any = None
-        self.captures = 0
+        self.captures = 0  # since the last one that is replayed
+        self.count = 0
+
+    def replay(self, tensors: list[Tensor]) -> Replay | None:
+        """The one that was captured under what holds now."""
+        for replay, names in self.replays:
+            if replay.fits(tensors) and names.hold():
+                return replay
+        return None
+
+    def add(self, replay: Replay, names: Names) -> None:
+        """Count a capture, and keep it if it is the second alike."""
+        self.captures += 1
+        self.count += 1
+        if self.last_key == replay.key:
+            self.replays = [*self.replays[1 - MAX_REPLAYS :], (replay, names)]
+            self.captures = 0
+        self.last_key = replay.key
 
 
 class Captured:
@@ -68,7 +92,7 @@ class Captured:
         self.function = function
         self._known: dict[Any, _Specialisation] = {}
         self._lock = threading.RLock()
-        self._log: list[str] = []
+        self._log: deque[str] = deque(maxlen=MAX_REPORT)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -79,17 +103,24 @@ class Captured:
             return self.function(*arguments, **named)
         tensors: list[Tensor] = []
         key = (
-            _flatten(arguments, tensors),
-            _flatten(named, tensors) if named else None,
+            described(arguments, tensors),
+            described(named, tensors) if named else None,
+            sharing(tensors) if len(tensors) > 1 else None,
             state.recording,
+            config.fusion,
+            config.folding,
+            config.cse,
+            config.algebra,
+            current_device(),
         )
         with self._lock:
             found = self._known.get(key)
-            if found is not None:
-                for replay in found.replays:
-                    if replay.fits(tensors):
-                        return replay.run(tensors)
-            return self._capture(key, found, tensors, arguments, named)
+            replay = None if found is None else found.replay(tensors)
+            if replay is not None:
+                return replay.run(tensors)
+            if found is None or found.captures < MAX_CAPTURES:
+                return self._capture(key, found, tensors, arguments, named)
+        return self.function(*arguments, **named)
 
     def report(self) -> str:
         """Each capture: for which arguments, and why."""
@@ -99,7 +130,7 @@ class Captured:
         """The regions and launches of each capture that is replayed."""
         parts = []
         for key, found in self._known.items():
-            for replay in found.replays:
+            for replay, _ in found.replays:
                 plan = replay.captured.plan
                 parts.append(f"{self._name} for {_shown(key)}:")
                 parts.append(schedule_text(plan.regions, plan.arena_bytes))
@@ -121,29 +152,37 @@ class Captured:
             found = self._known[key] = _Specialisation()
             if len(self._known) > MAX_SPECIALISATIONS:
                 self._known.pop(next(iter(self._known)))
-        if found.captures >= MAX_CAPTURES:
-            return self.function(*arguments, **named)
-        stand_ins = placeholders(tensors)
-        rest = iter(stand_ins)
-        call_arguments = _rebuilt(arguments, rest)
-        call_named = _rebuilt(named, rest)
-        made = record(lambda: self.function(*call_arguments, **call_named), stand_ins, pack)
+        names = Names(self.function)
+        made = self._recorded(tensors, {}, arguments, named)
         if any(node.device.name == "reference" for node in made.roots):
             found.captures = MAX_CAPTURES  # there is nothing to plan: each op runs by itself
             self._log.append(f"{self._name}: on the reference device; it runs uncaptured")
             return self.function(*arguments, **named)
         replay = Replay(made, tensors)
+        met = replay.meets(tensors)
+        if met:  # an argument that the function knows by another name too: as itself
+            replay = Replay(self._recorded(tensors, met, arguments, named), tensors, met)
+        names.drop_changed()
         self._note(key, found, replay)
         result = replay.run(tensors)
-        found.captures += 1
-        if found.last_key == replay.key:
-            found.replays.append(replay)
-        found.last_key = replay.key
+        found.add(replay, names)
         return result
+
+    def _recorded(
+        self, tensors: list[Tensor], met: dict[int, Tensor], arguments: Any, named: Any
+    ) -> Recording:
+        """What the function does; the arguments in `met` are passed as they are."""
+        stand_ins = [met.get(i, t) for i, t in enumerate(placeholders(tensors))]
+        rest = iter(stand_ins)
+        call_arguments = rebuilt(arguments, rest)
+        call_named = rebuilt(named, rest)
+        made = record(lambda: self.function(*call_arguments, **call_named), stand_ins)
+        _check_gradients(made, tensors)
+        return made
 
     def _note(self, key: Any, found: _Specialisation, replay: Replay) -> None:
         name = self._name
-        if found.captures == 0:
+        if found.count == 0:
             others = len(self._known) - 1
             reason = (
                 "first call" if not others else f"new arguments (there were {others} other kinds)"
@@ -151,59 +190,27 @@ class Captured:
         elif found.last_key == replay.key:
             reason = "the same as before: replayed from now on"
         elif found.replays:
-            reason = "gradients, or tensors that share a value, are not as they were"
+            reason = "gradients, shared tensors or outer names are not as they were"
         else:
             reason = "not the same as before: the function changed something on the side"
-        self._log.append(f"{name}: capture {found.captures + 1} for {_shown(key)}: {reason}")
+        self._log.append(f"{name}: capture {found.count + 1} for {_shown(key)}: {reason}")
         if found.captures + 1 == MAX_CAPTURES:
             self._log.append(f"{name}: never the same twice; it runs uncaptured from now on")
 
 
-def _flatten(value: Any, tensors: list[Tensor]) -> Any:
-    """A hashable description of arguments; their tensors go to the list."""
-    kind = type(value)
-    if kind is tuple:
-        return tuple([_flatten(item, tensors) for item in value])
-    if isinstance(value, Tensor):
-        tensors.append(value)
-        node = value._node
-        return node.shape, node.dtype, node.device, value._entry is not None
-    if kind is list:
-        return "list", tuple([_flatten(item, tensors) for item in value])
-    if kind is dict:
-        return "dict", tuple([(name, _flatten(item, tensors)) for name, item in value.items()])
-    try:
-        hash(value)
-    except TypeError:
-        raise CaptureError(
-            f"jit: an argument of type {kind.__name__} cannot specialise a captured step\n"
-            "  pass tensors (bp.tensor(array)), numbers, strings, or containers of these"
-        ) from None
-    return kind, value, str(value) if kind is float else None
-
-
-def _rebuilt(value: Any, tensors: Any) -> Any:
-    """The arguments with the next tensors in the place of theirs."""
-    if isinstance(value, Tensor):
-        return next(tensors)
-    if type(value) in (tuple, list):
-        return type(value)([_rebuilt(item, tensors) for item in value])
-    if type(value) is dict:
-        return {name: _rebuilt(item, tensors) for name, item in value.items()}
-    return value
-
-
-def pack(value: Any, of_tensor: Callable[[Tensor], Any]) -> Any:
-    """What a function gave back, with each tensor replaced."""
-    if isinstance(value, Tensor):
-        return Part(of_tensor(value))
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*[pack(item, of_tensor) for item in value])
-    if type(value) in (tuple, list):
-        return type(value)([pack(item, of_tensor) for item in value])
-    if type(value) is dict:
-        return {name: pack(item, of_tensor) for name, item in value.items()}
-    return value
+def _check_gradients(made: Recording, tensors: list[Tensor]) -> None:
+    """Refuse gradients that should go on into the history of an argument."""
+    for owner, root in made.gradients:
+        if isinstance(owner, int) and root is not None and history(tensors[owner]) == "computed":
+            tensor = tensors[owner]
+            raise CaptureError(
+                "jit: backward inside a captured step came to an argument that was itself "
+                "computed from what requires a gradient\n"
+                f"  argument tensor {owner}  {tensor.shape} {tensor.dtype}   "
+                f"made at {tensor._node.line()}\n"
+                "  the step cannot go on into that history: compute the argument inside the step, "
+                "or pass .detach() of it"
+            )
 
 
 def _shown(key: Any) -> str:

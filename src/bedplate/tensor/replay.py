@@ -11,13 +11,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from bedplate.autograd.tape import captured_entry
 from bedplate.compiler.capture import CapturedPlan
 from bedplate.compiler.plan import FIRST_INPUT
 from bedplate.errors import CaptureError
 from bedplate.graph.pending import LOCAL
 from bedplate.memory import allocate
 from bedplate.ops.leaves import buffer
-from bedplate.tensor.capturing import Argument, GradientOf, Part, Recording
+from bedplate.tensor.arguments import history, unpack
+from bedplate.tensor.capturing import Argument, GradientOf, Recording
 from bedplate.tensor.tensor import Tensor, wrap
 from bedplate.tensor.values import flush
 
@@ -42,9 +44,14 @@ ALONE = _references_of_one_holder()
 
 
 class Replay:
-    """One captured step; see the head of this file."""
+    """One captured step; see the head of this file.
 
-    def __init__(self, made: Recording, arguments: list[Tensor]) -> None:
+    met  argument number -> the tensor that the step also knows from outside
+    """
+
+    def __init__(
+        self, made: Recording, arguments: list[Tensor], met: dict[int, Tensor] | None = None
+    ) -> None:
         donate = [(root, node) for owner, root in made.states for node in _inputs_of(owner, made)]
         self.captured = CapturedPlan(made.roots, donate)
         self.shapes = [(node.shape, node.dtype, node.device) for node in made.roots]
@@ -56,6 +63,8 @@ class Replay:
         self.aliases = made.aliases
         self.result = made.result
         self._choose_places(made)
+        self._note_outside(made)
+        self.met = met or {}
         self.key = (
             self.captured.key, made.constants, tuple(_name(owner) for _, owner in self.inputs),
             tuple((_name(owner), root) for owner, root in made.states),
@@ -97,11 +106,33 @@ class Replay:
         self.owners = dict(self.inputs)
         self.fresh = [(i, nbytes) for i, nbytes in enumerate(plan.output_bytes) if i not in over]
 
+    def _note_outside(self, made: Recording) -> None:
+        """The tensors that the step knows from outside, and which of them are tracked."""
+        owners = [owner for _, owner in self.inputs]
+        owners += [owner for owner, _ in (*self.states, *self.gradients, *self.expected)]
+        found = [o.tensor if isinstance(o, GradientOf) else o for o in owners] + made.read
+        tensors = {id(o): o for o in found if isinstance(o, Tensor)}
+        self.outside = frozenset(tensors)
+        self.histories = [(tensor, history(tensor)) for tensor in tensors.values()]
+
+    def meets(self, arguments: list[Tensor]) -> dict[int, Tensor]:
+        """The arguments that the step knows from outside too, by number."""
+        outside = self.outside
+        return {i: tensor for i, tensor in enumerate(arguments) if id(tensor) in outside}
+
     def fits(self, arguments: list[Tensor]) -> bool:
-        """Whether the gradients and shared values are as they were when it was captured."""
+        """Whether the tensors are related to each other, and tracked, as at the capture."""
         for owner, was_none in self.expected:
             if (_tensor(owner, arguments)._grad is None) != was_none:
                 return False
+        for tensor, was in self.histories:
+            if history(tensor) != was:
+                return False
+        for i, tensor in self.met.items():
+            if arguments[i] is not tensor:
+                return False
+        if not self.outside.isdisjoint(map(id, arguments)):
+            return False
         return all(a._node is b._node for a, b in self.aliases)
 
     def run(self, arguments: list[Tensor]) -> Any:
@@ -149,7 +180,7 @@ class Replay:
     ) -> Any:
         """Bind states and gradients to their new values; gives the result."""
         values = _Values(self, outputs, blocks, arguments)
-        result = self._result(self.result, values, arguments)
+        result = unpack(self.result, lambda source: _part(source, values, arguments))
         bound = [(owner, values.node(root)) for owner, root in self.states]
         gradients = [(o, None if r is None else wrap(values.node(r))) for o, r in self.gradients]
         for owner, node in bound:
@@ -157,22 +188,6 @@ class Replay:
         for owner, gradient in gradients:
             _tensor(owner, arguments)._grad = gradient
         return result
-
-    def _result(self, packed: Any, values: _Values, arguments: list[Tensor]) -> Any:
-        if type(packed) is Part:
-            return self._part(packed.source, values, arguments)
-        if isinstance(packed, tuple) and hasattr(packed, "_fields"):
-            return type(packed)(*[self._result(item, values, arguments) for item in packed])
-        if type(packed) in (tuple, list):
-            return type(packed)([self._result(item, values, arguments) for item in packed])
-        if type(packed) is dict:
-            return {name: self._result(item, values, arguments) for name, item in packed.items()}
-        return packed
-
-    def _part(self, source: Any, values: _Values, arguments: list[Tensor]) -> Tensor:
-        if isinstance(source, Argument):
-            return arguments[source.index]
-        return wrap(values.node(source))
 
 
 class _Values:
@@ -216,6 +231,14 @@ class _Values:
         if owner is None:
             return self.replay.constants[slot]
         return _block(_source(owner, self.arguments))
+
+
+def _part(source: Any, values: _Values, arguments: list[Tensor]) -> Tensor:
+    """A tensor of the result."""
+    if isinstance(source, Argument):
+        return arguments[source.index]
+    node = values.node(source.index)
+    return wrap(node, captured_entry(node) if source.tracked else None)
 
 
 def _block(tensor: Tensor) -> Any:

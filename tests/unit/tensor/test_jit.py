@@ -85,8 +85,12 @@ def test_an_argument_that_is_the_state_is_not_overwritten_while_it_is_read():
 
     expected = np.arange(8.0)
     for _ in range(5):
-        assert step(w).item() == expected.sum() + expected[0]
+        assert step(w.detach()).item() == expected.sum() + expected[0]
         expected = expected * 2
+    for _ in range(5):  # x is w, so it has the new value, as without jit
+        expected = expected * 2
+        assert step(w).item() == expected.sum() + expected[0]
+    assert step(w.detach()).item() == expected.sum() + expected[0]
 
 
 def test_two_tensors_that_share_a_value_part_ways():
@@ -243,6 +247,11 @@ def test_a_value_that_is_kept_inside_is_refused():
         step(bp.tensor([2.0]))
     with pytest.raises(CaptureError, match="read outside it"):
         kept[0].numpy()
+
+
+def test_an_object_as_result_is_refused():
+    with pytest.raises(CaptureError, match="gave back an object of type set"):
+        jit(lambda x: {1, 2})(bp.ones(2))
 
 
 def test_an_array_as_argument_is_refused():
