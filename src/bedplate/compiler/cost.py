@@ -40,7 +40,7 @@ def register_type(dtype: DType) -> Any:
     return kernel_types.i1 if dtype.kind == "b" else from_dtype(dtype)
 
 
-@functools.cache
+@functools.lru_cache(4096)  # ops with their attributes; a model needs a few dozen
 def emission_size(op: Op, attributes: Exact, inputs: tuple[DType, ...], dtype: DType) -> int:
     """Instructions of one application of an op, on scalars."""
     emit = op.emit
