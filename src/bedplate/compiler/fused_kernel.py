@@ -9,7 +9,6 @@ from bedplate.compiler.emit import Emitter, make_kernel
 from bedplate.compiler.emit_tiled import TiledEmitter
 from bedplate.compiler.program import Program
 
-
 # kernels that are kept, the most recently used; a model needs a few dozen
 CACHE_SIZE = 4096
 
