@@ -13,11 +13,14 @@ list of its class, because fresh pages cost more than anything that is computed 
 Nothing here relies on the interpreter's lock: lists and deques are only appended to and
 popped from, which is atomic in every CPython, and the rest is done under `_Shared.lock`.
 A finaliser may run in the middle of anything, even of a section that holds the lock on
-the same thread. It therefore only appends to a queue, and empties it if the lock is free.
+the same thread (which may enter it again), and Ctrl-C may end a section after any call in it.
+The steps of each section therefore come in an order in which the worst that is left behind is
+memory that nobody uses: the lock is only taken by `with`, which no signal can come in between.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
@@ -47,7 +50,7 @@ class _Shared:
     """What all threads share: slabs, the medium and large free lists, and the accounts."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.free: list[list[int]] = [[] for _ in SIZES]  # small (of ended threads) and medium
         self.slabs: list[Mapping] = []
         self.slab_bytes = 0
@@ -60,12 +63,10 @@ class _Shared:
         self.limit_bytes = machine_bytes()
 
     def collect(self) -> None:
-        """Keep the large mappings that finalisers returned, unless somebody else is at it."""
-        while self.returned and self.lock.acquire(blocking=False):
-            try:
+        """Keep the large mappings that finalisers returned."""
+        if self.returned:
+            with self.lock:
                 self._collect_locked()
-            finally:
-                self.lock.release()
 
     def _collect_locked(self) -> None:
         while self.returned:
@@ -86,50 +87,56 @@ class _Shared:
                 with self.lock:
                     if not free:
                         self._carve(index)
-                self.collect()
 
     def _carve(self, index: int) -> None:
         size = SIZES[index]
         slab = self._map(_MIB if index < N_SMALL else 8 * _MIB, None)
-        self.slabs.append(slab)
+        self.slabs.append(slab)  # before any of its addresses is known
         self.slab_bytes += slab.nbytes
         # the lowest address is handed out first
-        self.free[index].extend(
-            slab.address + at for at in range((slab.nbytes // size - 1) * size, -1, -size)
-        )
+        last = slab.address + (slab.nbytes // size - 1) * size
+        self.free[index].extend(range(last, slab.address - 1, -size))
 
     def take_large(self, nbytes: int, site: Any) -> int:
         """The address of a mapping of the class of `nbytes`, kept or fresh."""
         size = class_bytes(nbytes)
         with self.lock:
             self._collect_locked()
-            kept = self.large_free.get(size)
-            if kept:
-                mapping = kept.pop()
-                self.large_free_bytes -= size
-                del self.large_age[mapping.address]
-            else:
-                mapping = self._map(size, site)
+            mapping = self._reuse(size) or self._map(size, site)
             self.large_live[mapping.address] = (mapping, site)
             self.large_live_bytes += size
-        self.collect()
         return mapping.address
 
+    def _reuse(self, size: int) -> Mapping | None:
+        """A kept mapping of that size, no longer kept."""
+        kept = self.large_free.get(size)
+        if not kept:
+            return None
+        mapping = kept.pop()
+        if self.large_age.pop(mapping.address, None) is not None:
+            self.large_free_bytes -= size
+        return mapping
+
     def _keep_large(self, address: int) -> None:
-        mapping, _ = self.large_live.pop(address)
+        mapping, _ = self.large_live[address]
         size = mapping.nbytes
         self.large_live_bytes -= size
-        self.large_free.setdefault(size, []).append(mapping)
+        del self.large_live[address]
         self.large_free_bytes += size
         self.large_age[address] = mapping
+        self.large_free.setdefault(size, []).append(mapping)
 
     def _trim(self, bound_bytes: int) -> None:
         """Give the oldest kept mappings back to the system until at most `bound_bytes` are kept."""
-        while self.large_free_bytes > bound_bytes:
-            address = next(iter(self.large_age))
-            mapping = self.large_age.pop(address)
-            self.large_free[mapping.nbytes].remove(mapping)
-            self.large_free_bytes -= mapping.nbytes
+        if self.large_free_bytes > bound_bytes:
+            # counted anew: a step that was interrupted leaves too many
+            self.large_free_bytes = sum(kept.nbytes for kept in list(self.large_age.values()))
+        while self.large_age and self.large_free_bytes > bound_bytes:
+            mapping = self.large_age.pop(next(iter(self.large_age), 0), None)
+            if mapping is not None:
+                self.large_free_bytes -= mapping.nbytes
+                with contextlib.suppress(ValueError, KeyError):
+                    self.large_free[mapping.nbytes].remove(mapping)
 
     def _map(self, nbytes: int, site: Any) -> Mapping:
         """Fresh pages; what is kept makes room for them if need be."""
@@ -363,9 +370,10 @@ def line_of(site: Any) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def _after_fork() -> None:
-    _shared.lock = threading.Lock()  # another thread may have held it; that thread is gone
-
-
+# Held around fork, so that a child finds the accounts whole.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(
+        before=_shared.lock.acquire,
+        after_in_parent=_shared.lock.release,
+        after_in_child=_shared.lock.release,
+    )

@@ -3,6 +3,9 @@
 import gc
 import itertools
 import os
+import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -210,3 +213,88 @@ def test_a_forked_child_allocates_and_leaves_its_parents_values_alone():
         os._exit(0 if ok else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert (array == 1).all()
+
+
+STORM = """
+import random, signal, sys, threading, time
+from bedplate.memory import allocate, allocator, release_cache
+
+draw = random.Random(1)
+def strike(*_):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, strike)
+deadline, hits = time.monotonic() + 1.5, 0
+sys.unraisablehook = lambda _: None  # an interrupt inside a finaliser is dropped by Python
+while time.monotonic() < deadline:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, 3e-4))
+        for _ in range(200):
+            blocks = [allocate(draw.choice([100, 100_000, 3 << 20, 5 << 20])) for _ in range(3)]
+            if draw.random() < 0.05:
+                release_cache()
+            del blocks
+    except KeyboardInterrupt:
+        hits += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+done = []
+thread = threading.Thread(target=lambda: done.append(allocate(3 << 20)), daemon=True)
+thread.start()
+thread.join(5)
+assert done, "the lock was left taken"
+shared = allocator._shared
+assert shared.large_live_bytes == sum(m.nbytes for m, _ in shared.large_live.values())
+assert shared.large_free_bytes >= sum(m.nbytes for m in shared.large_age.values())
+shared._trim(0)
+assert not shared.large_age and not shared.large_free_bytes
+assert hits > 100, hits
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+def test_interrupts_leave_the_allocator_whole():
+    run = subprocess.run(
+        [sys.executable, "-c", STORM], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+
+
+def test_a_finaliser_may_allocate_anywhere(monkeypatch):
+    """Also while its thread carves memory under the lock, as the garbage collector may have it."""
+    original = allocator.Mapping
+
+    def mapping_with_a_finaliser(nbytes):
+        monkeypatch.setattr(allocator, "Mapping", original)
+        allocate(3 << 20)  # what a finaliser run by the collector would do here
+        allocate(100_000)
+        return original(nbytes)
+
+    release_cache()
+    monkeypatch.setattr(allocator, "Mapping", mapping_with_a_finaliser)
+    blocks = [allocate(7 << 20), allocate(3 << 20)]
+    assert len({block.address for block in blocks}) == 2
+
+
+def test_a_child_finds_the_accounts_whole():
+    stop = threading.Event()
+
+    def churn():
+        while not stop.is_set():
+            allocate(3 << 20)
+            allocate(100_000)
+
+    threads = [threading.Thread(target=churn) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(10):
+            pid = os.fork()
+            if not pid:
+                allocate(3 << 20)
+                release_cache()
+                os._exit(0 if allocator._shared.large_free_bytes == 0 else 1)
+            assert os.waitpid(pid, 0)[1] == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
