@@ -145,12 +145,25 @@ def save(model: Olmo3, path: str | os.PathLike[str], max_shard_bytes: int = SHAR
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as temporary:
         folder = Path(temporary) / "checkpoint"
         folder.mkdir()
-        write_files(model, folder, max_shard_bytes)
+        write_files(model, folder, max_shard_bytes, taken=_files_of(path))
         put_in_place(folder, path)
 
 
-def write_files(model: Olmo3, folder: Path, max_shard_bytes: int = SHARD_BYTES) -> None:
-    """Write config and weights into a folder that nobody reads yet."""
+def _files_of(path: Path) -> frozenset[str]:
+    return frozenset(os.listdir(path)) if path.is_dir() else frozenset()
+
+
+def write_files(
+    model: Olmo3,
+    folder: Path,
+    max_shard_bytes: int = SHARD_BYTES,
+    taken: frozenset[str] = frozenset(),
+) -> None:
+    """Write config and weights into a folder that nobody reads yet.
+
+    taken  names that the parts of the weights must not have: those of a checkpoint that stays
+           whole until the new index replaces the old one
+    """
     config = model.config.replace(dtype=model.dtype.name)
     text = json.dumps(config.to_dict(), indent=2) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
@@ -158,7 +171,7 @@ def write_files(model: Olmo3, folder: Path, max_shard_bytes: int = SHARD_BYTES) 
     shards = _cut(parameters, max_shard_bytes)
     weight_map: dict[str, str] = {}
     for number, names in enumerate(shards, 1):
-        file = SINGLE if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
+        file = SINGLE if len(shards) == 1 else _shard_name(number, len(shards), taken)
         arrays = {name: parameters[name].numpy() for name in names}
         safetensors.write(folder / file, arrays, {"format": "pt"})
         weight_map |= dict.fromkeys(names, file)
@@ -166,6 +179,16 @@ def write_files(model: Olmo3, folder: Path, max_shard_bytes: int = SHARD_BYTES) 
         total = sum(parameter.nbytes for parameter in parameters.values())
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
         (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def _shard_name(number: int, count: int, taken: frozenset[str]) -> str:
+    """As Hugging Face names it, or with a generation in the name where that one is taken."""
+    name = f"model-{number:05}-of-{count:05}.safetensors"
+    generation = 1
+    while name in taken:
+        generation += 1
+        name = f"model-{generation}-{number:05}-of-{count:05}.safetensors"
+    return name
 
 
 def _cut(parameters: Mapping[str, Parameter], max_shard_bytes: int) -> list[list[str]]:

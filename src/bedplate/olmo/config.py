@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bedplate.errors import CheckpointError
-from bedplate.olmo.rope import RopeScaling, rope_by_layer_type, rope_keys
+from bedplate.olmo.rope import MAX_NUMBER, RopeScaling, rope_by_layer_type, rope_keys
 
 SLIDING = "sliding_attention"
 FULL = "full_attention"
@@ -66,6 +66,7 @@ BOOK_KEEPING = frozenset(_BOOK_KEEPING_TEXT.split())
 
 
 def _fail(rule: str, advice: str) -> CheckpointError:
+    rule = rule if len(rule) <= 300 else rule[:300] + "..."  # a file's value may be long
     return CheckpointError(f"Config: {rule}\n  {advice}")
 
 
@@ -120,16 +121,18 @@ class Config:
         values, rope, self.book_keeping = _sort_keys(keys)
         for word, (_, default) in FIELDS.items():
             setattr(self, word, values.get(word, default))
+        _check_values(self)
         self._complete()
-        _check(self)
+        _check_layers(self)
         self.rope = rope_by_layer_type(rope)
 
     def _complete(self) -> None:
         """Fill in what is found from other values."""
         if self.n_kv_heads is None:
             self.n_kv_heads = self.n_heads
-        if self.head_dim is None and self.n_heads:
+        if self.head_dim is None:
             self.head_dim = self.d_model // self.n_heads
+        _check_heads(self)
         if self.layer_types is None:
             self.layer_types = default_layer_types(self.n_layers)
         self.layer_types = tuple(self.layer_types)
@@ -269,23 +272,66 @@ def _check_kind(book_keeping: dict[str, Any]) -> None:
         )
 
 
-def _check(config: Config) -> None:
-    _check_sizes(config)
-    _check_layers(config)
+_SIZES = ["vocab_size", "d_model", "intermediate_size", "n_layers", "n_heads", "seq_len"]
+_SIZES_OR_NONE = ["n_kv_heads", "head_dim"]  # None: found from the others
+_LARGEST = {"n_layers": 10_000}
+_LARGEST_SIZE = 2**31 - 1
+_DTYPES = ["float32", "float64", "bfloat16", "float16"]
+
+
+def _check_values(config: Config) -> None:
+    """Each value by itself, before others are found from it."""
+    for word in _SIZES:
+        _check_size(word, getattr(config, word))
+    for word in _SIZES_OR_NONE:
+        if getattr(config, word) is not None:
+            _check_size(word, getattr(config, word))
+    for word in ("tie_word_embeddings", "attention_bias"):
+        if type(getattr(config, word)) is not bool:
+            raise _wrong(word, getattr(config, word), "true or false")
+    for word in ("bos_token_id", "pad_token_id"):
+        if getattr(config, word) is not None and not _is_id(getattr(config, word)):
+            raise _wrong(word, getattr(config, word), "a token's number or null")
+    _check_ends(config.eos_token_id)
+    kinds = config.layer_types
+    if kinds is not None and not isinstance(kinds, list | tuple):
+        raise _wrong("layer_types", kinds, "a list with a kind for each layer")
     _check_switches(config)
 
 
-def _check_sizes(config: Config) -> None:
-    sizes = "vocab_size d_model intermediate_size n_layers n_heads n_kv_heads head_dim seq_len"
-    for word in sizes.split():
-        value = getattr(config, word)
-        if type(value) is not int or value < 1:
-            raise _fail(f"{FIELDS[word][0]} = {value!r} is not a positive whole number", "mend it")
+def _check_size(word: str, value: Any) -> None:
+    if type(value) is not int or value < 1:
+        raise _wrong(word, value, "a positive whole number")
+    largest = _LARGEST.get(word, _LARGEST_SIZE)
+    if value > largest:
+        raise _wrong(word, value, f"{largest} or less")
+
+
+def _check_ends(value: Any) -> None:
+    ids = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    if not all(_is_id(one) for one in ids):
+        raise _wrong("eos_token_id", value, "a token's number, a list of them or null")
+
+
+def _is_id(value: Any) -> bool:
+    return type(value) is int and -1 <= value <= _LARGEST_SIZE  # -1: none, in some files
+
+
+def _wrong(word: str, value: Any, wanted: str) -> CheckpointError:
+    return _fail(f"{FIELDS[word][0]} = {repr(value)[:80]} is not {wanted}", "mend it")
+
+
+def _check_heads(config: Config) -> None:
     if config.n_heads % config.n_kv_heads:
         raise _fail(
             f"num_attention_heads = {config.n_heads} is not a multiple of "
             f"num_key_value_heads = {config.n_kv_heads}",
             "each key/value head serves an equal number of query heads",
+        )
+    if config.head_dim < 1:
+        raise _fail(
+            f"hidden_size = {config.d_model} is less than num_attention_heads = {config.n_heads}",
+            "give head_dim, or mend either",
         )
     if config.head_dim % 2:
         raise _fail(f"head_dim = {config.head_dim} is odd", "rotary embedding turns pairs")
@@ -302,7 +348,9 @@ def _check_layers(config: Config) -> None:
         if kind not in (SLIDING, FULL):
             raise _fail(f"layer_types has {kind!r}", f"there are {SLIDING!r} and {FULL!r}")
     window = config.sliding_window
-    if SLIDING in config.layer_types and (type(window) is not int or window < 1):
+    if SLIDING in config.layer_types and (
+        type(window) is not int or not 1 <= window <= _LARGEST_SIZE
+    ):
         raise _fail(
             f"sliding_window = {window!r} contradicts layer_types, which has {SLIDING!r}",
             "give the number of positions a query sees",
@@ -312,13 +360,17 @@ def _check_layers(config: Config) -> None:
 def _check_switches(config: Config) -> None:
     if config.hidden_act != "silu":
         raise _fail(f"hidden_act = {config.hidden_act!r}, but OLMo 3 has 'silu'", "mend it")
-    if not config.rms_norm_eps > 0:
+    for word in ("rms_norm_eps", "attention_dropout", "initializer_range"):
+        value = getattr(config, word)
+        if type(value) not in (int, float) or not 0 <= value <= MAX_NUMBER:
+            raise _wrong(word, value, "a number of 0 or more")
+    if config.rms_norm_eps == 0:
         raise _fail(f"rms_norm_eps = {config.rms_norm_eps!r} is not positive", "mend it")
-    if not 0 <= config.attention_dropout < 1:
+    if not config.attention_dropout < 1:
         raise _fail(
             f"attention_dropout = {config.attention_dropout!r} is no probability", "use 0.0 to 1.0"
         )
-    if config.dtype not in ("float32", "float64", "bfloat16", "float16"):
+    if config.dtype not in _DTYPES:
         raise _fail(
             f"dtype = {config.dtype!r}", "there are 'float32', 'float64', 'bfloat16' and 'float16'"
         )

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bedplate.dtypes import float32
-from bedplate.errors import SettingError, ShapeError
+from bedplate.errors import CheckpointError, SettingError, ShapeError
 from bedplate.olmo.cache import GROWTH, Cache, decode_layer
+from bedplate.olmo.ids import id_array
 from bedplate.tensor import Tensor, jit, no_grad, take, tensor
 
 if TYPE_CHECKING:  # the model calls this file
     from bedplate.olmo.model import Attention, Layer, Olmo3
 
+LARGEST_SEED = 1 << 64
 PREFILL_PIECE = 1024  # tokens of a prompt at a time: bounds the memory for their scores
 
 
@@ -40,12 +42,21 @@ class Sampling:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise SettingError(f"generate: temperature = {self.temperature} is not 0 or more")
-        if not 0 < self.top_p <= 1:
-            raise SettingError(f"generate: top_p = {self.top_p} is not in (0, 1]")
-        if self.seed is not None and self.seed < 0:
-            raise SettingError(f"generate: seed = {self.seed} is negative")
+        temperature, top_p, seed = self.temperature, self.top_p, self.seed
+        if not (_is_number(temperature) and math.isfinite(temperature) and temperature >= 0):
+            raise SettingError(f"generate: temperature = {temperature!r} is not 0 or more")
+        if not (_is_number(top_p) and 0 < top_p <= 1):
+            raise SettingError(f"generate: top_p = {top_p!r} is not in (0, 1]")
+        if seed is not None and not (_is_whole(seed) and 0 <= seed < LARGEST_SEED):
+            raise SettingError(f"generate: seed = {seed!r} is no whole number from 0 to 2**64 - 1")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer)
 
 
 def generate(
@@ -60,7 +71,7 @@ def generate(
     returns         (B, T + new) int64 ((T + new,) for a single row): prompt and new tokens
     raises          ShapeError for an empty prompt; IndexError for an id outside the vocabulary
     """
-    prompt = np.asarray(ids.numpy() if isinstance(ids, Tensor) else ids)
+    prompt = id_array(ids.numpy() if isinstance(ids, Tensor) else ids)
     new = list(stream(model, prompt, max_new_tokens, options, eos_token_id))
     columns = [np.atleast_2d(prompt), *(row[:, None] for row in new)]
     result = np.concatenate(columns, axis=1).astype(np.int64)
@@ -71,8 +82,10 @@ def stream(
     model: Olmo3, ids: Any, max_new_tokens: int, options: Sampling, eos_token_id: Any = None
 ) -> Iterator[np.ndarray]:
     """The new tokens as they come, (B,) int64 at a time; see `generate`."""
-    prompt = np.asarray(ids.numpy() if isinstance(ids, Tensor) else ids)
+    prompt = id_array(ids.numpy() if isinstance(ids, Tensor) else ids)
     prompt = _checked_prompt(prompt, model.config.vocab_size)
+    if not _is_whole(max_new_tokens):
+        raise SettingError(f"generate: max_new_tokens = {max_new_tokens!r} is no whole number")
     if max_new_tokens < 0:
         raise SettingError(f"generate: max_new_tokens = {max_new_tokens} is negative")
     return _stream(model, prompt, max_new_tokens, options, _ends(eos_token_id))
@@ -85,16 +98,17 @@ def _checked_prompt(prompt: np.ndarray, vocab_size: int) -> np.ndarray:
             f"generate: a prompt of shape {prompt.shape} has no tokens\n"
             "  give (batch, time) with at least one token a row"
         )
-    if prompt.dtype.kind not in "iu":
-        raise TypeError(f"generate: token ids must be integers, got {prompt.dtype}")
     if prompt.min() < 0 or prompt.max() >= vocab_size:
         bad = prompt[(prompt < 0) | (prompt >= vocab_size)][0]
         raise IndexError(f"generate: token id {bad} is outside the vocabulary of {vocab_size}")
-    return prompt.astype(np.int64)
+    return prompt
 
 
 def _ends(eos_token_id: Any) -> np.ndarray:
-    return np.atleast_1d(np.array([] if eos_token_id is None else eos_token_id, dtype=np.int64))
+    ends = np.atleast_1d(np.asarray([] if eos_token_id is None else eos_token_id))
+    if ends.size and ends.dtype.kind not in "iu":
+        raise SettingError(f"generate: eos_token_id = {eos_token_id!r} is no token, nor several")
+    return ends.astype(np.int64)
 
 
 def _stream(
@@ -106,12 +120,23 @@ def _stream(
     for step in range(max_new_tokens):
         if decoder is None or done.all():
             return
+        _check_logits(decoder.logits, step)
         chosen = choose(decoder.logits, step)  # (B,)
         chosen = np.where(done, ends[0] if len(ends) else 0, chosen)
         done |= np.isin(chosen, ends)
         yield chosen
         if step + 1 < max_new_tokens and not done.all():
             decoder.push(chosen)
+
+
+def _check_logits(logits: np.ndarray, step: int) -> None:
+    """Refuse to choose among what is no number: any choice would look like a text."""
+    if np.isnan(logits).any():
+        raise CheckpointError(
+            f"generate: the model gave NaN for new token {step + 1}\n"
+            "  its weights are damaged, or too large for its dtype: look for NaN in them, or load "
+            "with dtype='float32'"
+        )
 
 
 def _chooser(options: Sampling) -> Callable[[np.ndarray, int], np.ndarray]:

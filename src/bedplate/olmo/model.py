@@ -21,6 +21,7 @@ from bedplate.nn.init import normal_init
 from bedplate.olmo import generation
 from bedplate.olmo.cache import Cache, LayerCache
 from bedplate.olmo.config import Config
+from bedplate.olmo.ids import as_ids
 from bedplate.olmo.rope import rope_tables
 from bedplate.tensor import Tensor, no_grad, tensor, zeros
 
@@ -242,9 +243,3 @@ def uninitialised(shape: tuple[int, ...], dtype: DType) -> Tensor:
 def _tensors(arrays: tuple[np.ndarray, np.ndarray]) -> Tables:
     with no_grad():
         return tensor(arrays[0]), tensor(arrays[1])
-
-
-def as_ids(ids: Any) -> Tensor:
-    """Token ids as a tensor (B, T); a single row becomes a batch of one."""
-    ids = ids if isinstance(ids, Tensor) else tensor(np.asarray(ids, dtype=np.int64))
-    return ids.reshape((1, -1)) if ids.ndim == 1 else ids

@@ -16,6 +16,7 @@ import numpy as np
 from bedplate.errors import CheckpointError
 
 DEFAULT_THETA = 500000.0
+MAX_NUMBER = 1e30  # of any setting: what is larger is a slip, and so is infinity
 LAYER_TYPES = ("full_attention", "sliding_attention")
 
 
@@ -54,6 +55,7 @@ _KEYS = frozenset(RopeScaling.__dataclass_fields__)
 
 
 def _fail(rule: str, advice: str) -> CheckpointError:
+    rule = rule if len(rule) <= 300 else rule[:300] + "..."  # a file's value may be long
     return CheckpointError(f"Config: {rule}\n  {advice}")
 
 
@@ -129,17 +131,29 @@ def _merge(table: dict[str, Any], more: dict[str, Any], kind: str) -> None:
 
 def _rope(kind: str, table: dict[str, Any]) -> RopeScaling:
     rope = RopeScaling(**table)
-    if rope.rope_type not in _NEEDS:
+    if rope.rope_type not in list(_NEEDS):  # a list: the file's value may not be hashable
         raise _fail(
             f"rope_type = {rope.rope_type!r} of {kind}", f"there are {', '.join(map(repr, _NEEDS))}"
         )
     for key in _NEEDS[rope.rope_type]:
         if getattr(rope, key) is None:
             raise _fail(f"{key} is missing for rope_type = {rope.rope_type!r}", "add it")
-    numbers = (rope.rope_theta, rope.factor, rope.original_max_position_embeddings)
-    if any(n is not None and not (isinstance(n, int | float) and n > 0) for n in numbers):
-        raise _fail(f"rotary settings of {kind} must be positive numbers: {table}", "mend them")
+    _check_numbers(kind, rope)
     return rope
+
+
+def _check_numbers(kind: str, rope: RopeScaling) -> None:
+    for key, value in vars(rope).items():
+        if key in ("rope_type", "truncate") or value is None:
+            continue
+        if type(value) not in (int, float) or not 0 < value <= MAX_NUMBER:
+            raise _fail(f"{key} = {repr(value)[:80]} of {kind} is no positive number", "mend it")
+    if (rope.beta_fast or 32) < (rope.beta_slow or 1):
+        raise _fail(f"beta_fast of {kind} is less than beta_slow", "fast pairs are left alone")
+    if rope.rope_theta <= 1:
+        raise _fail(f"rope_theta = {rope.rope_theta} of {kind} is not above 1", "mend it")
+    if type(rope.truncate) is not bool:
+        raise _fail(f"truncate = {rope.truncate!r} of {kind} is not true or false", "mend it")
 
 
 def frequencies(rope: RopeScaling, head_dim: int) -> np.ndarray:

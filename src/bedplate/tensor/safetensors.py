@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -138,6 +139,8 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     """
     path = Path(path)
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for its writer
+            raise CheckpointError(f"read: {path} is no regular file\n  give a safetensors file")
         with path.open("rb") as file:
             size_bytes = os.fstat(file.fileno()).st_size
             text, data_start = _header_text(path, file, size_bytes)

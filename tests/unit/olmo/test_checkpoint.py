@@ -1,7 +1,10 @@
 """Checkpoints: round trips, shards, tied weights, hostile files."""
 
+import contextlib
 import json
+import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -213,3 +216,50 @@ def test_a_save_that_fails_leaves_the_old_checkpoint(folder, small_model, monkey
 def test_a_copy_loads(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "copy")
     assert np.array_equal(logits(load(tmp_path / "copy")), logits(load(folder)))
+
+
+def test_a_pipe_is_no_file_of_weights(folder):
+    (folder / SINGLE).unlink()
+    os.mkfifo(folder / SINGLE)
+    with pytest.raises(CheckpointError, match="is no regular file"):
+        load(folder)
+
+
+@pytest.mark.parametrize("n_files", range(12))
+def test_a_crash_at_any_point_of_a_sharded_save_leaves_one_whole_checkpoint(
+    small_model, tmp_path, monkeypatch, n_files
+):
+    old, new = small_model(), small_model()
+    with no_grad():
+        for parameter in new.parameters():
+            parameter.assign(parameter + 1.0)
+    path = tmp_path / "checkpoint"
+    save(old, path, max_shard_bytes=20_000)
+    replace, unlink, left = os.replace, Path.unlink, [n_files]
+
+    def crashing(change):
+        def changed(*arguments, **options):
+            if left[0] == 0 and str(path) in str(arguments[-1]):
+                raise KeyboardInterrupt
+            left[0] -= str(path) in str(arguments[-1])
+            return change(*arguments, **options)
+
+        return changed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", crashing(replace))
+        patch.setattr(Path, "unlink", crashing(unlink))
+        with contextlib.suppress(KeyboardInterrupt):
+            save(new, path, max_shard_bytes=20_000)
+    found = {name: p.numpy() for name, p in load(path).named_parameters()}
+    expected = [
+        all(np.array_equal(found[name], p.numpy()) for name, p in model.named_parameters())
+        for model in (old, new)
+    ]
+    assert any(expected)
+    save(new, path, max_shard_bytes=20_000)
+    assert len(list(path.glob("model*.safetensors"))) == len(set(_weight_map(path).values()))
+
+
+def _weight_map(path):
+    return json.loads((path / INDEX).read_text())["weight_map"]

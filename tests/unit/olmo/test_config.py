@@ -3,11 +3,15 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from bedplate.errors import CheckpointError
 from bedplate.olmo import PRESETS, Config
+from bedplate.olmo.config import FIELDS
+from bedplate.olmo.rope import RopeScaling, rope_tables
 
 CASES = Path(__file__).parents[2] / "data" / "olmo3"
 YARN = {
@@ -161,3 +165,59 @@ def test_presets_are_consistent(name):
     config = preset.config()
     assert Config(**config.to_dict()) == config
     assert preset.seq_len <= config.seq_len
+
+
+SMALL = {
+    "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
+}  # fmt: skip
+WRONG: list[Any] = [
+    None,
+    True,
+    -2,
+    0,
+    1.5,
+    "x",
+    "",
+    [],
+    {},
+    [None],
+    {"a": 1},
+    float("nan"),
+    float("inf"),
+]
+WRONG += [10**30, -(10**30), "9" * 10**4]
+KEYS = [key for key, _ in FIELDS.values()] + ["rope_theta", "rope_scaling", "rope_parameters"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_any_value_under_any_key_is_taken_or_refused_by_name(key):
+    for value in WRONG:
+        try:
+            config = Config(**{**SMALL, key: value})
+        except CheckpointError as error:
+            line = str(error).splitlines()[0]
+            assert key in line or key.split("_")[0] in line or "rop" in line, line
+            assert len(str(error)) < 500
+        else:
+            rope_tables(config.rope["full_attention"], config.head_dim, 0, 4)
+            assert Config(**config.to_dict()) == config
+
+
+@pytest.mark.parametrize("kind", ["default", "linear", "yarn"])
+@pytest.mark.parametrize("key", list(RopeScaling.__dataclass_fields__))
+def test_any_rotary_setting_is_taken_or_refused(kind, key):
+    for value in WRONG:
+        rope = {
+            "rope_type": kind,
+            "factor": 2.0,
+            "original_max_position_embeddings": 64,
+            key: value,
+        }
+        try:
+            config = Config(**SMALL, rope_scaling=rope)
+        except CheckpointError as error:
+            assert len(str(error)) < 600
+        else:
+            tables = rope_tables(config.rope["full_attention"], config.head_dim, 0, 4)
+            assert all(np.isfinite(table).all() for table in tables)

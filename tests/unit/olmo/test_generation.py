@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 
+from bedplate.errors import CheckpointError
 from bedplate.olmo.cache import GROWTH, Cache
 from bedplate.olmo.generation import Sampling, captured_step, sample
 from bedplate.tensor import no_grad
@@ -147,7 +148,16 @@ REFUSED = [
     ({"temperature": -1.0}, "temperature = -1.0 is not 0 or more"),
     ({"top_p": 0.0}, "top_p = 0.0 is not in (0, 1]"),
     ({"max_new_tokens": -1}, "max_new_tokens = -1 is negative"),
-    ({"seed": -1}, "seed = -1 is negative"),
+    ({"seed": -1}, "seed = -1 is no whole number from 0"),
+    ({"seed": 2**64}, "is no whole number from 0"),
+    ({"seed": 1.5}, "seed = 1.5 is no whole number"),
+    ({"temperature": "x"}, "temperature = 'x' is not 0 or more"),
+    ({"temperature": None}, "temperature = None is not 0 or more"),
+    ({"top_p": float("nan")}, "top_p = nan is not in (0, 1]"),
+    ({"eos_token_id": 1.5}, "eos_token_id = 1.5 is no token"),
+    ({"eos_token_id": "x"}, "eos_token_id = 'x' is no token"),
+    ({"max_new_tokens": None}, "max_new_tokens = None is no whole number"),
+    ({"max_new_tokens": "3"}, "max_new_tokens = '3' is no whole number"),
 ]
 
 
@@ -163,9 +173,28 @@ def test_refused_options(small_model, options, message):
         (np.zeros((1, 0), np.int64), ValueError, "has no tokens"),
         ([[64]], IndexError, "token id 64 is outside the vocabulary of 64"),
         ([[-1]], IndexError, "token id -1 is outside"),
-        ([[1.5]], TypeError, "token ids must be integers"),
+        ([[1.5]], TypeError, "token ids: must be integers"),
+        ([[True]], TypeError, "token ids: must be integers"),
+        ("text", TypeError, "token ids: must be integers"),
+        ([[1], [2, 3]], ValueError, "rows differ in length"),
+        ([2**63], IndexError, "token id 9223372036854775808 is outside"),
     ],
 )
 def test_refused_prompts(small_model, ids, error, message):
     with pytest.raises(error, match=message):
         small_model().generate(ids, max_new_tokens=1)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_model_that_gives_nan_is_not_made_to_write(small_model, temperature):
+    model = small_model()
+    with no_grad():
+        model.lm_head.weight.assign(model.lm_head.weight * float("nan"))
+    with pytest.raises(CheckpointError, match="the model gave NaN for new token 1"):
+        model.generate(IDS, max_new_tokens=2, temperature=temperature)
+
+
+def test_a_model_takes_integers_alone(small_model):
+    for ids in ([[1.5]], [[True]], np.array([[2.0]])):
+        with pytest.raises(TypeError, match="token ids: must be integers"):
+            small_model()(ids)
