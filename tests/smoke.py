@@ -134,7 +134,7 @@ def test_a_model_learns(model: Olmo3) -> None:
 def test_errors_name_the_rule() -> None:
     with pytest.raises(bp.errors.ShapeError, match="matmul"):
         bp.zeros((2, 3)) @ bp.zeros((4, 5))
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="index 7 is out of range"):
         bp.zeros((3,))[bp.tensor([7])].numpy()
 
 

@@ -146,12 +146,80 @@ def test_backward() -> None:
 
 def test_foreign_operands() -> None:
     for other in ("a", None, object(), {}):
-        with pytest.raises(TypeError):
+        name = type(other).__name__
+        with pytest.raises(TypeError, match=rf"for \+: 'Tensor' and '{name}'"):
             bp.ones(2) + other
-        with pytest.raises(TypeError):
-            other * bp.ones(2)
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match=rf"for -: '{name}' and 'Tensor'"):
+            other - bp.ones(2)
+        with pytest.raises(TypeError, match=f"'<' not supported between .* 'Tensor' and '{name}'"):
             bp.ones(2) < other
+
+
+def test_a_foreign_operand_that_knows_tensors_is_asked() -> None:
+    class Scale:
+        def __rmul__(self, tensor: bp.Tensor) -> bp.Tensor:
+            return tensor * 3
+
+        def __gt__(self, tensor: bp.Tensor) -> str:
+            return "greater"
+
+    assert (bp.ones(2) * Scale()).tolist() == [3.0, 3.0]
+    assert (bp.ones(2) < Scale()) == "greater"
+
+
+def test_an_axis_is_named_once() -> None:
+    x = bp.ones((2, 3))
+    for name, call in (
+        ("sum", lambda: x.sum(axis=0, dim=1)),
+        ("max", lambda: bp.max(x, axis=0, dim=0)),
+        ("logsumexp", lambda: bp.logsumexp(x, axis=0, dim=0)),
+    ):
+        refused(TypeError, f"{name}: axis and dim are one argument; give one", call)
+    refused(
+        TypeError,
+        "mean: keepdims and keepdim are one argument; give one",
+        lambda: x.mean(0, keepdims=True, keepdim=False),
+    )
+
+
+def test_shapes_of_gradients() -> None:
+    x = bp.ones(2, requires_grad=True)
+    y = x * 2
+    refused(
+        bp.errors.GradientError,
+        "backward: the gradient of the root has the shape of the root\n"
+        "  grad  (3,) float32   made at LINE\n"
+        "  root  (2,) float32   made at LINE",
+        lambda: y.backward(bp.ones(3)),
+    )
+    refused(
+        bp.errors.GradientError,
+        "backward: a root of several elements needs its gradient\n"
+        "  root  (2,) float32   made at LINE\n"
+        "  reduce it to one element, or pass backward(grad=...) of its shape",
+        y.backward,
+    )
+    refused(
+        bp.errors.ShapeError,
+        "grad: a gradient has the shape of its tensor\n"
+        "  grad  (3,) float32   made at LINE\n"
+        "  a     (2,) float32   made at LINE",
+        lambda: setattr(x, "grad", bp.ones(3)),
+    )
+    refused(
+        bp.errors.GradientError,
+        "requires_grad: a computed tensor has the history that it has\n"
+        "  a  (2,) float32   made at LINE\n"
+        "  use .detach() for the same value without it",
+        lambda: setattr(y, "requires_grad", False),
+    )
+    refused(
+        bp.errors.ShapeError,
+        "mT: needs at least two axes, this tensor has 1\n"
+        "  a  (2,) float32   made at LINE\n"
+        "  give it another axis first, for example with x[None]",
+        lambda: x.mT,
+    )
 
 
 def test_negative_sizes() -> None:

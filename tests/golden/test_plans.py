@@ -1,4 +1,4 @@
-"""The printed plans of a few graphs. `BEDPLATE_REFRESH=1 pytest tests/golden` writes them anew."""
+"""The printed plans of a few graphs. `REFRESH_GOLDEN=1 pytest tests/golden` writes them anew."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def test_plan(name):
     text = f"{explanation.graph}\n\n{explanation.schedule()}\n"
     text = re.sub(r"   from .*", "", text)
     path = FOLDER / f"{name}.txt"
-    if os.environ.get("BEDPLATE_REFRESH"):
+    if os.environ.get("REFRESH_GOLDEN"):
         path.write_text(text)
-    assert text == path.read_text(), "BEDPLATE_REFRESH=1 writes the plans anew"
+    assert text == path.read_text(), "REFRESH_GOLDEN=1 writes the plans anew"

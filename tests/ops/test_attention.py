@@ -173,7 +173,7 @@ def test_refusals_name_the_inputs() -> None:
         bp.attention(q, bp.zeros((1, 2, 4, 8)), bp.zeros((1, 2, 4, 8)))
     with pytest.raises(ShapeError, match="attention: a window of 0"):
         bp.attention(q, q, q, window=0)
-    with pytest.raises(DTypeError):
+    with pytest.raises(DTypeError, match="attention: the dtypes must be one float dtype"):
         bp.attention(q, q, bp.zeros((1, 3, 4, 8), dtype=bp.complex64))
 
 

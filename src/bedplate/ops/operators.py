@@ -34,11 +34,36 @@ from bedplate.ops import softmax as rows
 from bedplate.ops.build import is_number
 
 
+def _is_operand(other: Any) -> bool:
+    """Whether `other` can be made a value; if not, it may know what to do with one."""
+    known = hasattr(other, "_apply") or is_number(other) or isinstance(other, list | tuple)
+    return known or hasattr(other, "__array__")
+
+
+def _direct(function: Any) -> Any:
+    """The method for `self op other`, which leaves to Python what is no operand."""
+
+    def method(self: Any, other: Any) -> Any:
+        try:
+            return function(self, other)
+        except TypeError:
+            if _is_operand(other):
+                raise
+            return NotImplemented
+
+    return method
+
+
 def _reflected(function: Any) -> Any:
     """The method for `other op self`."""
 
     def method(self: Any, other: Any) -> Any:
-        return function(other, self)
+        try:
+            return function(other, self)
+        except TypeError:
+            if _is_operand(other):
+                raise
+            return NotImplemented
 
     return method
 
@@ -47,10 +72,7 @@ def _compared(function: Any) -> Any:
     """`==` and `!=`, which leave to Python what is no operand (None, strings, other objects)."""
 
     def method(self: Any, other: Any) -> Any:
-        operand = hasattr(other, "_apply") or is_number(other) or isinstance(other, list | tuple)
-        if not (operand or hasattr(other, "__array__")):
-            return NotImplemented
-        return function(self, other)
+        return function(self, other) if _is_operand(other) else NotImplemented
 
     return method
 
@@ -60,40 +82,40 @@ class Operators:
 
     __slots__ = ()
 
-    __add__ = arithmetic.add
+    __add__ = _direct(arithmetic.add)
     __radd__ = _reflected(arithmetic.add)
-    __sub__ = arithmetic.subtract
+    __sub__ = _direct(arithmetic.subtract)
     __rsub__ = _reflected(arithmetic.subtract)
-    __mul__ = arithmetic.multiply
+    __mul__ = _direct(arithmetic.multiply)
     __rmul__ = _reflected(arithmetic.multiply)
-    __matmul__ = products.matmul
+    __matmul__ = _direct(products.matmul)
     __rmatmul__ = _reflected(products.matmul)
-    __truediv__ = arithmetic.divide
+    __truediv__ = _direct(arithmetic.divide)
     __rtruediv__ = _reflected(arithmetic.divide)
-    __floordiv__ = arithmetic.floor_divide
+    __floordiv__ = _direct(arithmetic.floor_divide)
     __rfloordiv__ = _reflected(arithmetic.floor_divide)
-    __mod__ = arithmetic.remainder
+    __mod__ = _direct(arithmetic.remainder)
     __rmod__ = _reflected(arithmetic.remainder)
-    __pow__ = exponential.pow_
+    __pow__ = _direct(exponential.pow_)
     __rpow__ = _reflected(exponential.pow_)
     __neg__ = arithmetic.negative
     __pos__ = arithmetic.positive
     __abs__ = arithmetic.abs_
     __invert__ = bits.bitwise_invert
-    __and__ = bits.bitwise_and
+    __and__ = _direct(bits.bitwise_and)
     __rand__ = _reflected(bits.bitwise_and)
-    __or__ = bits.bitwise_or
+    __or__ = _direct(bits.bitwise_or)
     __ror__ = _reflected(bits.bitwise_or)
-    __xor__ = bits.bitwise_xor
+    __xor__ = _direct(bits.bitwise_xor)
     __rxor__ = _reflected(bits.bitwise_xor)
-    __lshift__ = bits.left_shift
+    __lshift__ = _direct(bits.left_shift)
     __rlshift__ = _reflected(bits.left_shift)
-    __rshift__ = bits.right_shift
+    __rshift__ = _direct(bits.right_shift)
     __rrshift__ = _reflected(bits.right_shift)
-    __lt__ = comparison.less
-    __le__ = comparison.less_equal
-    __gt__ = comparison.greater
-    __ge__ = comparison.greater_equal
+    __lt__ = _direct(comparison.less)
+    __le__ = _direct(comparison.less_equal)
+    __gt__ = _direct(comparison.greater)
+    __ge__ = _direct(comparison.greater_equal)
     __eq__ = _compared(comparison.equal)  # type: ignore[assignment]
     __ne__ = _compared(comparison.not_equal)  # type: ignore[assignment]
     __hash__ = object.__hash__

@@ -245,15 +245,20 @@ ANY = register(
 )
 
 
+OTHER_WORDS = {"dim": "axis", "keepdim": "keepdims"}  # PyTorch's, and ours
+
+
 def axis_words(function: Callable[..., Value]) -> Callable[..., Value]:
     """Accept `dim` and `keepdim`, as PyTorch users type them, for `axis` and `keepdims`."""
 
     @functools.wraps(function)
     def reduction(x: Value, *arguments: Any, **named: Any) -> Value:
-        if "dim" in named:
-            named["axis"] = named.pop("dim")
-        if "keepdim" in named:
-            named["keepdims"] = named.pop("keepdim")
+        for theirs, ours in OTHER_WORDS.items() if named else ():
+            if theirs in named:
+                if ours in named:
+                    name = function.__name__.strip("_")
+                    raise TypeError(f"{name}: {ours} and {theirs} are one argument; give one")
+                named[ours] = named.pop(theirs)
         return function(x, *arguments, **named)
 
     return reduction

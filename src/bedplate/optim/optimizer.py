@@ -43,7 +43,8 @@ class Optimizer:
 
     params     tensors, (name, tensor) pairs, or groups: tables with "params" and settings that
                differ from the defaults
-    raises     SettingError if there are no parameters, or one comes twice
+    raises     SettingError if there are no parameters, one comes twice, or a rate is negative;
+               TypeError for what is no tensor
     """
 
     # names of the state tensors each parameter has, in its master dtype
@@ -53,6 +54,7 @@ class Optimizer:
         self.defaults = dict(defaults)
         self.param_groups: list[ParameterGroup] = []
         self.names: list[str] = []
+        self._adopted: set[int] = set()  # of the parameters that are in a group
         self.state: list[dict[str, Tensor]] = []  # by position over all groups
         self.step_count = tensor(0.0, dtype=float64)
         given = list(params)
@@ -71,7 +73,7 @@ class Optimizer:
         settings = {**self.defaults, **group}
         for key in CHANGEABLE:
             if key in settings:
-                settings[key] = tensor(float(settings[key]), dtype=float64)
+                settings[key] = tensor(_not_negative(key, settings[key]), dtype=float64)
         settings["params"] = [self._adopt(item) for item in _listed(group["params"])]
         self.param_groups.append(ParameterGroup(settings))
 
@@ -80,8 +82,14 @@ class Optimizer:
         name, parameter = (
             item if isinstance(item, tuple) else (f"parameter {len(self.state)}", item)
         )
-        if any(parameter is mine for group in self.param_groups for mine in group["params"]):
-            raise SettingError(f"optimizer: {name} is in two groups")
+        if not isinstance(parameter, Tensor):
+            raise TypeError(
+                f"optimizer: {name} is a {type(parameter).__name__}, not a tensor\n"
+                "  give it model.parameters(), or a list of tensors or of groups"
+            )
+        if id(parameter) in self._adopted:
+            raise SettingError(f"optimizer: {name} comes twice\n  each parameter is updated once")
+        self._adopted.add(id(parameter))
         self.names.append(name)
         self.state.append(self._fresh_state(parameter))
         return parameter
@@ -177,6 +185,13 @@ class Optimizer:
         for name, state in zip(self.names, self.state, strict=True):
             tensors |= {f"state.{name}.{key}": value for key, value in state.items()}
         return tensors
+
+
+def _not_negative(key: str, value: Any) -> float:
+    number = float(value)
+    if not number >= 0:
+        raise SettingError(f"optimizer: {key} = {number} is not 0 or more")
+    return number
 
 
 def _listed(params: Any) -> list[Any]:

@@ -17,7 +17,6 @@ import numpy as np
 CPU = 1
 BFLOAT = 4
 NAME = b"dltensor"
-USED_NAME = b"used_dltensor"
 
 
 class _DataType(ctypes.Structure):

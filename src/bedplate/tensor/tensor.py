@@ -5,7 +5,8 @@ Values never alias. An operation gives a new tensor; assignments such as `x += y
 for a gradient can be changed from outside. (`v = x[1:]; v *= 10` changes v, not x.)
 
 The operators and the methods that are operations come from the records of the ops, by way of
-`Operators`; here stands what only a tensor can do.
+`Operators`; here stands what only a tensor can do. A class stands in one file: this one is long
+because there is much that Python asks of a value (numbers, arrays, copies, pickles).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from bedplate.autograd.tape import Entry, Leaf, Session, walk
 from bedplate.devices.device import Device, current_device
-from bedplate.dtypes import DType, as_dtype
+from bedplate.dtypes import DType, as_dtype, rounded
 from bedplate.errors import DTypeError, GradientError, ShapeError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node, Shape, raise_mixed_devices
 from bedplate.graph.pending import CHECK_EVERY, LOCAL, user_site
@@ -328,7 +329,11 @@ class Tensor(Assignment, Operators):
     def mT(self) -> Tensor:
         """The transpose of each matrix of a stack."""
         if self.ndim < 2:
-            raise ShapeError(f"mT: needs at least two axes, this tensor has {self.ndim}")
+            raise ShapeError(
+                f"mT: needs at least two axes, this tensor has {self.ndim}\n"
+                f"  a  {self.shape} {self.dtype}   made at {self._node.line()}\n"
+                "  give it another axis first, for example with x[None]"
+            )
         return self.permute(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
 
     # ---- gradients
@@ -349,7 +354,11 @@ class Tensor(Assignment, Operators):
             self._entry = Leaf(self)
         elif not wanted and self._entry is not None:
             if not self.is_leaf:
-                raise GradientError("requires_grad: this tensor was computed; use .detach()")
+                raise GradientError(
+                    "requires_grad: a computed tensor has the history that it has\n"
+                    f"  a  {self.shape} {self.dtype}   made at {self._node.line()}\n"
+                    "  use .detach() for the same value without it"
+                )
             self._entry = None
 
     def requires_grad_(self, wanted: bool = True) -> Tensor:
@@ -377,7 +386,9 @@ class Tensor(Assignment, Operators):
                 raise TypeError(f"grad: expected a Tensor or None, got {type(value).__name__}")
             if value.shape != self.shape:
                 raise ShapeError(
-                    f"grad: the shape {value.shape} differs from the tensor's {self.shape}"
+                    "grad: a gradient has the shape of its tensor\n"
+                    f"  grad  {value.shape} {value.dtype}   made at {value._node.line()}\n"
+                    f"  a     {self.shape} {self.dtype}   made at {self._node.line()}"
                 )
         watcher = LOCAL.state.watcher
         if watcher is not None:
@@ -426,14 +437,19 @@ class Tensor(Assignment, Operators):
         if grad is None:
             if not any_shape and self.size != 1:
                 raise GradientError(
-                    f"backward: the root has shape {self.shape}, and its gradient was not given\n"
+                    "backward: a root of several elements needs its gradient\n"
+                    f"  root  {self.shape} {self.dtype}   made at {self._node.line()}\n"
                     "  reduce it to one element, or pass backward(grad=...) of its shape"
                 )
             return wrap(number(self, 1)._node).broadcast_to(self.shape).detach()
         if not isinstance(grad, Tensor):
             grad = Tensor(grad, self.device, self.dtype)
         if grad.shape != self.shape:
-            raise GradientError(f"backward: grad has shape {grad.shape}, the root {self.shape}")
+            raise GradientError(
+                "backward: the gradient of the root has the shape of the root\n"
+                f"  grad  {grad.shape} {grad.dtype}   made at {grad._node.line()}\n"
+                f"  root  {self.shape} {self.dtype}   made at {self._node.line()}"
+            )
         return grad.astype(self.dtype)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Callable[[], None]:
@@ -500,7 +516,7 @@ def _node_of(data: Any, device: Device | str | None, dtype: Any) -> Node:
         return leaf_node(array, place)
     if array.dtype.kind == "f" and wanted.kind in "biu":  # with our rules for what does not fit
         return wrap(leaf_node(array, place)).astype(wanted)._node
-    return leaf_node(array.astype(wanted.numpy), place)
+    return leaf_node(rounded(array, wanted.numpy), place)
 
 
 def _accumulate(tensor: Tensor, gradient: Tensor, create_graph: bool) -> None:

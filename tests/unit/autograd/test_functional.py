@@ -84,7 +84,7 @@ def test_jvp_of_a_linear_function() -> None:
 
 def test_refusals() -> None:
     x = vector(1.0, 2.0)
-    with pytest.raises(bp.errors.GradientError, match=r"the root has shape \(2,\)"):
+    with pytest.raises(bp.errors.GradientError, match=r"root  \(2,\)"):
         bp.grad(lambda v: v * 2)(x)
     with pytest.raises(bp.errors.GradientError, match="argument 0 is float, not a tensor"):
         bp.grad(lambda v: v * 2)(3.0)

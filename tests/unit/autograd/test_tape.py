@@ -137,12 +137,12 @@ def test_mixed_dtypes() -> None:
 def test_wrong_roots() -> None:
     x = leaf(1.0, 2.0)
     with pytest.raises(
-        bp.errors.GradientError, match=r"shape \(2,\), and its gradient was not given"
+        bp.errors.GradientError, match="root of several elements needs its gradient"
     ):
         (x * 2).backward()
     with pytest.raises(bp.errors.GradientError, match="no gradient history"):
         bp.ones(1).backward()
-    with pytest.raises(bp.errors.GradientError, match=r"grad has shape \(3,\)"):
+    with pytest.raises(bp.errors.GradientError, match=r"grad  \(3,\)"):
         (x * 2).backward(bp.ones(3))
     (x * 2).backward(bp.tensor([1.0, 10.0]))
     assert gradient(x) == [2.0, 20.0]
@@ -198,7 +198,7 @@ def test_hooks() -> None:
     x.grad = None
     (h * 5).backward()
     assert seen == [5.0]
-    with pytest.raises(bp.errors.GradientError):
+    with pytest.raises(bp.errors.GradientError, match="has no gradient history"):
         bp.ones(1).register_hook(lambda g: None)
 
 
@@ -220,7 +220,7 @@ def test_retain_grad() -> None:
 
 def test_grad_is_checked() -> None:
     x = leaf(2.0)
-    with pytest.raises(bp.errors.ShapeError, match="grad: the shape"):
+    with pytest.raises(bp.errors.ShapeError, match="grad: a gradient has the shape of its tensor"):
         x.grad = bp.ones(3)
     with pytest.raises(TypeError, match="expected a Tensor or None"):
         x.grad = 3.0  # type: ignore[assignment]

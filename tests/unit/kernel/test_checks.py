@@ -161,7 +161,7 @@ def test_pointers_in_variables_are_looked_up(checked: Any) -> None:
 
     x, y = np.zeros(2, np.int64), np.zeros(2, np.int64)
     assert checked(run, x, y, 1) == 0
-    with pytest.raises(KernelBoundsError):
+    with pytest.raises(KernelBoundsError, match="kernel run: load"):
         checked(run, x, y, 1 << 40)
 
 
@@ -171,7 +171,7 @@ def test_while_loops_end_after_a_failure() -> None:
         for _ in while_(lambda: load(x + 1) == 0):
             pass
 
-    with config(check=True), pytest.raises(KernelBoundsError):
+    with config(check=True), pytest.raises(KernelBoundsError, match="kernel wait: load"):
         wait(np.zeros(1, np.int64))
 
 

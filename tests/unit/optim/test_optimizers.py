@@ -146,8 +146,22 @@ def test_refusals(make, message):
 
 def test_a_parameter_in_two_groups():
     parameter = Parameter([1.0])
-    with pytest.raises(ValueError, match="is in two groups"):
+    with pytest.raises(ValueError, match="comes twice"):
         SGD([{"params": [parameter]}, {"params": [parameter]}])
+    with pytest.raises(ValueError, match="parameter 1 comes twice"):
+        SGD([parameter, parameter])
+
+
+def test_what_is_no_parameter():
+    with pytest.raises(TypeError, match="parameter 0 is a int, not a tensor"):
+        AdamW([3])
+
+
+@pytest.mark.parametrize("rates", [{"lr": -1.0}, {"lr": math.nan}, {"weight_decay": -0.1}])
+def test_rates_are_not_negative(rates):
+    (key,) = rates
+    with pytest.raises(ValueError, match=f"optimizer: {key} = .* is not 0 or more"):
+        AdamW([Parameter([1.0])], **rates)
 
 
 # ---- the AdamW that leaves out bad steps
