@@ -69,6 +69,31 @@ BY_NAME = {d.name: d for d in ALL}
 _BY_NUMPY = {d.numpy: d for d in ALL}
 
 
+def rounded(values: Any, numpy_dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An array (or a number) converted by NumPy, but rounded once.
+
+    ml_dtypes takes float64 to bfloat16 by way of float32, which rounds twice; by way of a float32
+    rounded towards zero, whose last bit says whether anything was lost, it rounds once.
+
+    >>> rounded(1 + 2**-8 + 2**-30, bfloat16.numpy).item()
+    1.0078125
+    """
+    array = np.asarray(values)
+    if numpy_dtype == bfloat16.numpy and array.dtype == np.float64:
+        array = _to_odd(array)
+    return array.astype(numpy_dtype)
+
+
+def _to_odd(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    with np.errstate(all="ignore"):
+        near = array.astype(np.float32)
+    back = near.astype(np.float64)
+    word = near.view(np.int32)
+    word = np.where(np.abs(back) > np.abs(array), word - 1, word)
+    word = np.where((back != array) & ~np.isnan(array), word | 1, word)
+    return word.astype(np.int32).view(np.float32)
+
+
 def as_dtype(value: Any) -> DType:
     """The `DType` for a `DType`, a name, a NumPy dtype or one of Python's bool, int, float.
 

@@ -9,11 +9,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from bedplate.dtypes import rounded
 from bedplate.errors import KernelError
 from bedplate.kernel.context import line_of, user_site
 from bedplate.kernel.ir import Program
 from bedplate.kernel.types import Type, bf16, element, f16, f32, f64, i1
-from bedplate.kernel.values import integer_range
+from bedplate.kernel.values import as_float, integer_range
 
 _NUMPY = {
     "i1": np.dtype(np.bool_), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16),
@@ -46,7 +47,7 @@ def ctype_of(type_: Type | None) -> Any:
 def to_bits(type_: Type, number: float) -> int:
     """The 16 bits of f16 or bf16 nearest to a Python float."""
     with np.errstate(over="ignore"):
-        return int(np.array(number, np.float64).astype(_NUMPY[type_.name]).view(np.uint16))
+        return int(rounded(np.float64(number), _NUMPY[type_.name]).view(np.uint16))
 
 
 def from_bits(type_: Type, word: int) -> float:
@@ -101,7 +102,8 @@ class Convention:
             value = value.item()
         if type_.is_float:
             if isinstance(value, int | float):
-                return to_bits(type_, value) if type_ in (f16, bf16) else float(value)
+                number = as_float(value)
+                return to_bits(type_, number) if type_ in (f16, bf16) else number
             raise self.mismatch(index, value, "a Python number")
         if not isinstance(value, int):
             raise self.mismatch(index, value, "a Python int")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NoReturn
 
-import ml_dtypes
 import numpy as np
 
+from bedplate.dtypes import bfloat16, float16, rounded
 from bedplate.kernel.context import failure, tracer
 from bedplate.kernel.ir import NO_ATTRIBUTES, Instruction
 from bedplate.kernel.types import Type, bf16, boolean, f16, f32, i1, i64, vec
@@ -34,7 +34,7 @@ class Value(Instruction):
 
     def __sub__(self, other: Any) -> Value:
         if self.type.is_pointer:
-            return offset(self, -other)
+            return offset(self, _negative(other))
         return arithmetic("sub", self, other)
 
     def __rsub__(self, other: Any) -> Value:
@@ -157,14 +157,22 @@ class Value(Instruction):
     __setitem__ = __getitem__  # type: ignore[assignment]
 
 
+def as_float(number: float) -> float:
+    """A Python number as a float; infinity for an int beyond all floats."""
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
 def round_float(type_: Type, value: float) -> float:
     """`value` rounded to the nearest number of a float type, as a Python float."""
     if type_ is f32:
         return ctypes.c_float(value).value
     if type_ is f16 or type_ is bf16:
-        narrow = np.float16 if type_ is f16 else ml_dtypes.bfloat16
+        narrow = float16 if type_ is f16 else bfloat16
         with np.errstate(over="ignore"):
-            return float(np.float32(value).astype(narrow))
+            return float(rounded(value, narrow.numpy))
     return value
 
 
@@ -177,7 +185,7 @@ def literal(type_: Type, value: Any) -> Value:
     if isinstance(value, np.generic):
         value = value.item()
     if scalar.is_float and isinstance(value, int | float):
-        return Value("literal", type_, (), {"value": round_float(scalar, float(value))})
+        return Value("literal", type_, (), {"value": round_float(scalar, as_float(value))})
     if scalar.is_integer and isinstance(value, int):
         low, high = integer_range(scalar)
         if low <= value <= high:
@@ -276,6 +284,14 @@ def unary_arithmetic(op: str, value: Value) -> Value:
     if value.type.is_pointer or value.type.bits == 1:
         raise failure(f"{op} needs a number", "integers and floats", value=value)
     return tracer().emit(op, value.type, (value,))
+
+
+def _negative(count: Any) -> Any:
+    """How far a pointer moves back: negated as an i64, which holds what narrower types do not."""
+    if isinstance(count, Value) and count.type.is_integer and not count.type.lanes:
+        wide = count if count.type is i64 else tracer().emit("cast", i64, (count,))
+        return unary_arithmetic("negate", wide)
+    return -count if isinstance(count, int) and not isinstance(count, bool) else count
 
 
 def offset(pointer: Value, count: Any) -> Value:

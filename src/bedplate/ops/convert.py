@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bedplate import kernel as language
-from bedplate.dtypes import DType, as_dtype, bool_, int64
+from bedplate.dtypes import DType, as_dtype, bool_, int64, rounded
 from bedplate.errors import DTypeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.build import Value, as_values, broadcast_shapes, number, promoted, sum_to
@@ -30,7 +30,7 @@ def _cast_reference(x: Any, *, dtype: DType) -> Any:
     with np.errstate(all="ignore"):
         if dtype.is_integer and np.dtype(x.dtype).kind not in "iub":
             return _saturated(x, target)
-        return x.astype(target)
+        return rounded(x, target)
 
 
 def _saturated(x: Any, target: np.dtype[Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.dtypes import ALL, DType
+from bedplate.dtypes import ALL, DType, rounded
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node, Shape
 from bedplate.ops.record import NoGradient, Op, Sample, register
 
@@ -20,7 +20,7 @@ def _infer_given(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape
 
 
 def _constant_reference(*, value: Scalar, dtype: DType) -> Any:
-    return np.array(value, dtype.numpy)
+    return rounded(np.array(value), dtype.numpy) if dtype.is_float else np.array(value, dtype.numpy)
 
 
 def _iota_reference(*, axis: int, shape: Shape, dtype: DType) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from bedplate.compiler.passes.broadcast import expanded
 from bedplate.compiler.rewrite import Roots, rebuilt
+from bedplate.dtypes import rounded
 from bedplate.graph.node import Node
 from bedplate.ops.leaves import constant
 
@@ -38,12 +39,12 @@ def constant_value(node: Node) -> Any:
 
 def _computed(node: Node, values: list[Any]) -> Node:
     arrays = [
-        np.array(value, source.dtype.numpy)
+        rounded(value, source.dtype.numpy)
         for value, source in zip(values, node.inputs, strict=True)
     ]
     with np.errstate(all="ignore"):
         result = np.asarray(node.op.reference(*arrays, **node.attributes))
-    return filled(node, result.astype(node.dtype.numpy).item())
+    return filled(node, rounded(result, node.dtype.numpy).item())
 
 
 def filled(node: Node, value: Any) -> Node:

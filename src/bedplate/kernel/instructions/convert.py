@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from bedplate.dtypes import rounded
 from bedplate.kernel.instructions.operation import define
 from bedplate.kernel.types import Type, bf16, boolean, f16, f32, f64, i32, i64, with_element
 
@@ -147,16 +147,6 @@ def _cast_float(lowering: Any, source: Type, target: Type, text: str) -> str:
     return lowering.new(f"{op} {source.llvm} {text} to {target.llvm}")
 
 
-def to_odd(value: Any) -> Any:
-    """float64 to float32 towards zero with a sticky last bit, as `_round_to_odd` does."""
-    near = value.astype(np.float32)
-    back = near.astype(np.float64)
-    word = near.view(np.int32)
-    word = np.where(np.abs(back) > np.abs(value), word - 1, word)
-    word = np.where((back != value) & ~np.isnan(value), word | 1, word)
-    return word.astype(np.int32).view(np.float32)
-
-
 def _saturate(value: Any, target: Type) -> Any:
     low = -(1 << (target.bits - 1)) if target.is_signed else 0
     high = (1 << (target.bits - target.is_signed)) - 1
@@ -181,7 +171,7 @@ def _cast_meaning(machine: Any, instruction: Any, value: Any) -> Any:
     if source.is_float and target.is_integer:
         return np.array(_saturate(value, target), dtype).reshape(np.shape(value))
     if target.is_narrow_float and source.scalar is f64 and target.scalar is bf16:
-        return to_odd(value).astype(ml_dtypes.bfloat16)
+        return rounded(value, dtype)
     if target.is_narrow_float and source.scalar is not f64:
         return value.astype(np.float32).astype(dtype)
     return value.astype(dtype)
