@@ -3,6 +3,7 @@ would be legal."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -400,3 +401,101 @@ def test_a_parameter_with_a_default_is_a_constant_of_the_trace() -> None:
         give_back(n * factor)
 
     assert run(5) == run.interpret(5) == 15
+
+
+def test_python_may_not_leave_a_branch() -> None:
+    @kernel
+    def returns(n: i64, x: ptr(f32)):
+        with when(n > 3):
+            store(x, 7.0)
+            return
+        store(x, 1.0)
+
+    @kernel
+    def breaks(n: i64, x: ptr(f32)):
+        for k in range(4):
+            with when(n > k):
+                store(x + k, 7.0)
+            with otherwise():
+                break
+
+    @kernel
+    def continues(n: i64, x: ptr(f32)):
+        for k in range(4):
+            with when(n > k), when(n < 9):
+                if k == 2:
+                    continue
+                store(x + k, 7.0)
+
+    for wrong, word, line in ((returns, "return", 4), (breaks, "break", 6), (continues, "con", 5)):
+        first = wrong.function.__code__.co_firstlineno
+        where = re.escape(f"{__file__}:{first + line}")
+        pattern = rf"kernel \w+: {word}\w* leaves a branch while it is traced\n  at {where}\n"
+        with pytest.raises(KernelError, match=pattern + r"  legal: give_back\(\)"):
+            wrong.ir
+
+    @kernel
+    def fine(n: i64, x: ptr(f32)):
+        def helper(k: int) -> Any:
+            return constant(f32, k)
+
+        with when(n > 3):
+            for k in range(9):
+                if k == 2:
+                    break
+                store(x + k, helper(k))
+        return
+
+    assert fine.ir
+
+
+def test_what_no_kernel_can_be_made_of() -> None:
+    def add(k: int, n: i64) -> None:
+        give_back()
+
+    for wrong in (print, functools.partial(add, 3), 7, type("C", (), {})):
+        with pytest.raises(KernelError, match=r"kernel: .* is no Python function\n  legal: def"):
+            kernel(wrong)  # type: ignore[arg-type]
+
+    def generates(n: i64) -> Any:
+        yield n
+
+    async def waits(n: i64) -> None:
+        give_back()
+
+    for wrong in (generates, waits):
+        with pytest.raises(KernelError, match=r"does not run when it is called\n  at .*\n  legal"):
+            kernel(wrong)
+    with pytest.raises(KernelError, match=r"parameter n has no name outside\n  at .*\n  legal"):
+
+        @kernel
+        def unnamed(n: i64, /):
+            give_back()
+
+    @kernel
+    def returns(n: i64):
+        return 5
+
+    with pytest.raises(KernelError, match=r"return gives a value at trace time"):
+        returns.ir
+
+
+def test_kernels_may_not_call_each_other_in_a_circle() -> None:
+    @kernel
+    def one(n: i64):
+        call(two, n)
+
+    @kernel
+    def two(n: i64):
+        call(one, n)
+
+    with pytest.raises(KernelError, match=r"kernel one: a kernel cannot call itself, nor one that"):
+        one.ir
+    with pytest.raises(KernelError, match=r"kernel two: a kernel cannot call itself, nor one that"):
+        two.ir
+
+
+@pytest.mark.parametrize("name", ["no such", 'a"b', "llvm.trap", "", "1x", "é"])
+def test_names_of_c_functions(name: str) -> None:
+    with pytest.raises(KernelError, match=r"is no name of a C function\n  at .*\n  legal: letters"):
+        extern(name, None, ())

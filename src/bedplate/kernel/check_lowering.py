@@ -23,7 +23,7 @@ def lower_checked(program: Program, target: Target) -> str:
     module = Module(target)
     programs = all_programs(program)
     for index, each in enumerate(programs):
-        module.symbols[id(each)] = f"{checked_symbol(each.name)}_{index}"
+        module.symbols[id(each)] = f"{checked_symbol(each.name)}.{index}"
     module.symbols[id(program)] = checked_symbol(program.name)
     for each in programs:
         _CheckedLowering(module, each, each is not program).run()

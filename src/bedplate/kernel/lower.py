@@ -41,7 +41,8 @@ def lower(program: Program, target: Target) -> str:
     programs = all_programs(program)
     for index, each in enumerate(programs):
         entry = each is program
-        symbol = symbol_of(each.name) if entry else f"{symbol_of(each.name)}_{index}"
+        # no kernel has a dot in its symbol
+        symbol = symbol_of(each.name) if entry else f"{symbol_of(each.name)}.{index}"
         module.symbols[id(each)] = symbol
     for each in programs:
         FunctionLowering(module, each, each is not program).run()

@@ -47,7 +47,7 @@ class Pointer:
     region: Region | None
 
     def moved(self, n_bytes: int) -> Pointer:
-        return Pointer(self.address + n_bytes, self.region)
+        return Pointer((self.address + n_bytes) % (1 << 64), self.region)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pointer) and self.address == other.address

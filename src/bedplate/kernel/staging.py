@@ -17,6 +17,7 @@ from bedplate.errors import KernelError
 from bedplate.kernel import check_lowering, checks, codegen, context, report
 from bedplate.kernel.arguments import Convention
 from bedplate.kernel.context import line_of
+from bedplate.kernel.exits import check_exits
 from bedplate.kernel.ir import Program
 from bedplate.kernel.language.calls import call, check_symbols
 from bedplate.kernel.lower import lower, symbol_of
@@ -25,7 +26,6 @@ from bedplate.kernel.native import CheckedCompiled, Compiled, load_code
 from bedplate.kernel.target import Target, find_target, host
 from bedplate.kernel.trace import Tracer
 from bedplate.kernel.types import Type
-from bedplate.kernel.values import Value
 
 
 class Kernel:
@@ -38,6 +38,7 @@ class Kernel:
     """
 
     def __init__(self, function: Callable[..., Any], names: dict[str, Any], name: str = "") -> None:
+        _check_function(function)
         self.name = name or function.__name__
         self.function = function
         self.__doc__ = function.__doc__
@@ -46,6 +47,7 @@ class Kernel:
         self._ir: Program | None = None
         self._compiled: Compiled | None = None
         self._checked: CheckedCompiled | None = None
+        self._is_being_traced = False
 
     def __repr__(self) -> str:
         types = ", ".join(f"{name}: {type_}" for name, type_ in self._types.items())
@@ -57,26 +59,30 @@ class Kernel:
 
         raises KernelError if the function breaks a rule of the language
         """
-        if self._ir is None:
+        found = self._ir
+        if found is None:
             with codegen.lock:
-                if self._ir is None:
-                    self._ir = self._trace()
-        return self._ir
+                found = self._ir = self._ir or self._trace()
+        return found
 
     def _trace(self) -> Program:
+        if self._is_being_traced:
+            raise KernelError(
+                f"kernel {self.name}: a kernel cannot call itself, nor one that calls it\n"
+                f"  at {line_of(self._site)}\n  legal: loop(n), while_(lambda: go.get())"
+            )
+        check_exits(self.function, {**self.function.__globals__, **_closure(self.function)})
         outer = context.state.tracer
-        if outer is not None and outer.code is self.function.__code__:
-            raise KernelError(f"kernel {self.name}: a kernel cannot call itself")
         tracer = Tracer(self.name, self.function.__code__, self._result)
         values = {name: tracer.parameter(name, type_) for name, type_ in self._types.items()}
-        context.state.tracer = tracer
+        context.state.tracer, self._is_being_traced = tracer, True
         try:
             returned = self.function(**values)
         except NameError as error:
             raise self._undefined(error) from error
         finally:
-            context.state.tracer = outer
-        if isinstance(returned, Value):
+            context.state.tracer, self._is_being_traced = outer, False
+        if returned is not None:
             raise KernelError(
                 f"kernel {self.name}: return gives a value at trace time\n"
                 f"  at {line_of(self._site)}\n  legal: give_back(value)"
@@ -165,6 +171,21 @@ class Kernel:
         return self.compile()(*args)
 
 
+def _check_function(function: Any) -> None:
+    """raises KernelError unless this is a function whose body runs when it is called"""
+    if not inspect.isfunction(function) and not inspect.ismethod(function):
+        raise KernelError(
+            f"kernel: {function!r} is no Python function\n"
+            "  legal: def or lambda, its parameters annotated; partial: a factory around the kernel"
+        )
+    flags = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+    if function.__code__.co_flags & flags:
+        raise KernelError(
+            f"kernel {function.__name__}: a generator or coroutine does not run when it is called\n"
+            f"  at {line_of((function.__code__, 0))}\n  legal: no yield and no async"
+        )
+
+
 def _signature(
     kernel: Kernel, function: Callable[..., Any], names: dict[str, Any]
 ) -> tuple[dict[str, Type], Type | None]:
@@ -176,6 +197,11 @@ def _signature(
         absent = annotation is inspect.Parameter.empty
         if absent and parameter.default is not inspect.Parameter.empty:
             continue  # a Python constant of the trace
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise KernelError(
+                f"kernel {kernel.name}: parameter {name} has no name outside\n  at {where}\n"
+                "  legal: parameters without / behind them"
+            )
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             raise KernelError(
                 f"kernel {kernel.name}: a variable number of parameters\n  at {where}\n"

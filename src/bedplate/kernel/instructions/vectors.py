@@ -15,7 +15,7 @@ from bedplate.kernel.types import Type, f32, i32, vec, with_element
 def _lane(lowering: Any, lane: Any, lanes: int) -> str:
     """A lane number that is always in range."""
     if lane.op == "literal":
-        return str(lane.attributes["value"])
+        return str(lane.attributes["value"] % lanes)
     return lowering.new(f"and i64 {lowering.text(lane)}, {lanes - 1}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,9 +61,12 @@ def call_pointer(
 def extern(name: str, result: Type | None, types: Sequence[Type]) -> Callable[..., Any]:
     """A function of the C library (any symbol of the process) that kernels can call.
 
+    raises KernelError if that is no name of a C function
     >>> from bedplate.kernel.types import i32
     >>> getpid = extern("getpid", i32, ())
     """
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise failure(f"extern: {name!r} is no name of a C function", "letters, digits and _")
 
     def function(*args: Any) -> Value:
         if len(args) != len(types):
