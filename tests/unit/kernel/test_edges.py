@@ -30,6 +30,7 @@ from bedplate.kernel import (
     i32,
     i64,
     insert,
+    iota,
     kernel,
     load,
     otherwise,
@@ -41,6 +42,7 @@ from bedplate.kernel import (
     u64,
     when,
 )  # fmt: skip
+from bedplate.kernel.arguments import numpy_dtype
 from bedplate.kernel.exits import exits
 
 
@@ -96,6 +98,19 @@ def test_numbers_are_rounded_once(type_: Any, bits: int) -> None:
         how(out, number, number)
         assert out.astype(np.float64).tolist() == [1 + 2.0 ** (1 - bits)] * 3
     assert float(dtypes.rounded(number, np.dtype(dtype))) == 1 + 2.0 ** (1 - bits)
+
+
+@pytest.mark.parametrize("type_", [i8, u8, i64, f16, bf16, f32], ids=str)
+def test_the_longest_iota(type_: Any) -> None:
+    @kernel
+    def count(out: ptr(type_)):
+        store(out, iota(type_, 1024))
+
+    wanted = np.zeros(1024, numpy_dtype(type_))
+    count.interpret(wanted)
+    out = np.zeros_like(wanted)
+    count(out)
+    assert out.tobytes() == wanted.tobytes() == np.arange(1024).astype(out.dtype).tobytes()
 
 
 def test_integers_beyond_all_floats_are_infinite() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.dtypes import rounded
+from bedplate.dtypes import bfloat16, rounded
 from bedplate.kernel.instructions.operation import define
 from bedplate.kernel.types import Type, bf16, boolean, f16, f32, f64, i32, i64, with_element
 
@@ -215,7 +215,11 @@ define("splat", _emit_splat, _splat_meaning)
 def _emit_iota(lowering: Any, instruction: Any) -> str:
     type_ = instruction.type
     scalar = type_.scalar
-    texts = (f"{scalar.llvm} {lowering.constant(scalar, i)}" for i in range(type_.lanes))
+    # from 257 on bfloat16 does not hold every number
+    numbers = (
+        rounded(np.arange(type_.lanes), bfloat16.numpy) if scalar is bf16 else range(type_.lanes)
+    )
+    texts = (f"{scalar.llvm} {lowering.constant(scalar, i)}" for i in numbers)
     return f"<{', '.join(texts)}>"
 
 
