@@ -123,6 +123,26 @@ def skips_nothing(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"{node.attr}: a test that does not run"
 
 
+# raised by the tests' own code, or by leaving the interpreter: their text is not ours
+UNMATCHED = {"ZeroDivisionError", "AssertionError", "SystemExit", "KeyboardInterrupt"}
+
+
+def matches_refusals(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.raises":
+            matched = "match" in {keyword.arg for keyword in node.keywords}
+            foreign = ast.unparse(node.args[0]) in UNMATCHED
+            if not (matched or foreign or _text_is_read(tree, node)):
+                yield node.lineno, "a refusal whose text is not matched"
+
+
+def _text_is_read(tree: ast.Module, raises: ast.Call) -> bool:
+    """Whether it is `with pytest.raises(...) as caught`: the test looks at `caught` itself."""
+    withs = (node for node in ast.walk(tree) if isinstance(node, ast.With))
+    items = (item for node in withs for item in node.items)
+    return any(item.context_expr is raises and item.optional_vars is not None for item in items)
+
+
 RULES: list[tuple[Rule, list[Path]]] = [
     (starts_with_docstring, PRODUCT + BENCHMARKS + TESTS),
     (imports_at_the_top, PRODUCT + BENCHMARKS),
@@ -134,6 +154,7 @@ RULES: list[tuple[Rule, list[Path]]] = [
     (has_short_functions, PRODUCT + BENCHMARKS),
     (lists_no_ops, [p for p in PRODUCT if p.parent.name not in ("ops", "maths", "instructions")]),
     (skips_nothing, TESTS),
+    (matches_refusals, TESTS),
 ]
 
 
@@ -158,6 +179,7 @@ BREACHES: list[tuple[Rule, str]] = [
     (has_short_functions, "def f():\n" + "    x = 1\n" * 60),
     (lists_no_ops, "FAST = ['exp', 'log', 'sin', 'tanh', 'cos']"),
     (skips_nothing, "import pytest\n@pytest.mark.skip\ndef test_f(): pass"),
+    (matches_refusals, "with pytest.raises(ValueError):\n    f()"),
 ]
 
 

@@ -1,6 +1,6 @@
 """What every device must say where others went wrong: the numeric contract, case by case.
 
-Each test names the reports it stands for (shared/cases names them B01, B02, ...).
+B01, B02, ... count the reports of wrong values elsewhere that this contract was drawn from.
 """
 
 from __future__ import annotations

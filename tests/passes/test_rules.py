@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bedplate.compiler.passes.algebra import RULES, algebra
+from bedplate.compiler.passes.algebra import BY_OP, RULES, Rule, algebra
 from bedplate.compiler.passes.broadcast import broadcast
 from bedplate.compiler.passes.cse import cse
 from bedplate.compiler.passes.empty import empty
@@ -21,6 +21,7 @@ from bedplate.graph.node import Node
 from bedplate.ops.comparison import not_equal
 from bedplate.ops.leaves import constant
 from bedplate.ops.record import REGISTRY
+from bedplate.ops.softmax import softmax
 
 SPECIAL = np.array([0.0, -0.0, 1.5, np.inf, -np.inf, np.nan], np.float32)
 
@@ -167,3 +168,17 @@ def test_the_verifier_names_pass_rule_and_node(leaf):
         InternalError, match=r"after pass fancy: shape \(3, 3\) where the rule says"
     ):
         verify([wrong], "fancy")
+
+
+def test_the_verifier_finds_a_composed_op(leaf):
+    with pytest.raises(
+        InternalError, match="after pass fancy: a composed op that was not expanded"
+    ):
+        verify([softmax(leaf(0, 2, 3), -1)], "fancy")
+
+
+def test_rules_in_a_circle_are_named(leaf, monkeypatch):
+    swap = Rule("add", "a + b -> b + a", lambda node: node.inputs[1] + node.inputs[0])
+    monkeypatch.setitem(BY_OP, "add", [*BY_OP["add"], swap])
+    with pytest.raises(InternalError, match=r"rules go in a circle: a \+ b -> b \+ a"):
+        algebra([leaf(0, 6) + leaf(1, 6)])

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -138,7 +139,8 @@ def _extra_state(extra: str, packages: list[str]) -> str:
     missing = [name for name in packages if not _installed(name)]
     if not missing:
         return f"installed ({', '.join(packages)})"
-    return f"missing {', '.join(missing)}: python -m pip install '{DISTRIBUTION}[{extra}]'"
+    python = shlex.quote(sys.executable)  # this one: the extra belongs beside this Bedplate
+    return f"missing {', '.join(missing)}: {python} -m pip install '{DISTRIBUTION}[{extra}]'"
 
 
 def _installed(package: str) -> bool:

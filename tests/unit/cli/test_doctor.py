@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,10 @@ def test_a_missing_extra_comes_with_its_command(
 ) -> None:
     monkeypatch.setattr(doctor, "requirements_by_extra", lambda: {"sail": ["no-such-package"]})
     assert doctor.optional_parts() == [
-        ("sail", "missing no-such-package: python -m pip install 'bedplate[sail]'")
+        (
+            "sail",
+            f"missing no-such-package: {sys.executable} -m pip install 'bedplate[sail]'",
+        )
     ]
     with pytest.raises(SystemExit):
         main(["doctor"])

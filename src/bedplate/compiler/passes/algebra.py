@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from bedplate.compiler.passes.fold import constant_value
 from bedplate.compiler.rewrite import Roots, like, rebuilt
 from bedplate.dtypes import DType
+from bedplate.errors import InternalError
 from bedplate.graph.node import Node
+
+MAX_REWRITES = 1000  # of one node; each makes the graph smaller, so more must go in a circle
 
 Rewrite = Callable[[Node], "Node | None"]
 
@@ -146,15 +149,18 @@ def algebra(roots: Roots) -> Roots:
 
 
 def simplified(node: Node) -> Node:
-    """`node` after all rules that hold for it, one after the other."""
-    rules = BY_OP.get(node.op.name, ())
-    position = 0
-    while position < len(rules):
-        result = rules[position].rewrite(node)
-        if result is None:
-            position += 1
-            continue
-        node = result
-        rules = BY_OP.get(node.op.name, ())
-        position = 0
-    return node
+    """`node` after all rules that hold for it, one after the other.
+
+    raises  InternalError, with their names, for rules that go in a circle
+    """
+    last: list[str] = []
+    for _ in range(MAX_REWRITES):
+        for rule in BY_OP.get(node.op.name, ()):
+            result = rule.rewrite(node)
+            if result is not None:
+                node = result
+                last = [*last[-9:], rule.text]
+                break
+        else:
+            return node
+    raise InternalError(f"algebra: rules go in a circle: {'; '.join(dict.fromkeys(last))}")
