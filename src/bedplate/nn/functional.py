@@ -29,7 +29,13 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Zero each element with probability p, scale the others by 1 / (1 - p).
 
+    x          any shape; floating point
     training   off: x as it is
+    returns    shape and dtype of x
+    raises     ValueError for a probability outside [0, 1]
+    >>> import bedplate as bp
+    >>> dropout(bp.ones((3,)), 0.5, training=False).tolist()
+    [1.0, 1.0, 1.0]
     """
     return random.dropout(x, p) if training and p > 0 else x
 

@@ -100,15 +100,29 @@ def xavier_init(
 
     spread = gain * sqrt(2 / (fan_in + fan_out))
 
-    source   Glorot and Bengio 2010
+    shape          (out, in, *window)
+    distribution   "uniform", or "normal" of the same spread
+    returns        shape, dtype
+    raises         ShapeError for fewer than two axes; SettingError for an unknown distribution
+    source         Glorot and Bengio 2010
+    >>> xavier_init((8, 4)).shape
+    (8, 4)
     """
     return _draw(shape, gain / math.sqrt(_fan(shape, "fan_avg")), distribution, dtype)
 
 
 def lecun_init(shape: Shape, *, distribution: str = "normal", dtype: Any = float32) -> Tensor:
-    """Random weights that keep the second moment behind a linear layer: 1 / sqrt(fan_in).
+    """Random weights that keep the second moment behind a linear layer.
 
-    source   LeCun et al. 1998
+    spread = 1 / sqrt(fan_in)
+
+    shape          (out, in, *window)
+    distribution   "normal", or "uniform" of the same spread
+    returns        shape, dtype
+    raises         ShapeError for fewer than two axes; SettingError for an unknown distribution
+    source         LeCun et al. 1998
+    >>> lecun_init((8, 4)).shape
+    (8, 4)
     """
     return kaiming_init(shape, gain=1.0, distribution=distribution, dtype=dtype)
 
@@ -116,14 +130,25 @@ def lecun_init(shape: Shape, *, distribution: str = "normal", dtype: Any = float
 def normal_init(
     shape: Shape, mean: float = 0.0, spread: float = 1.0, *, dtype: Any = float32
 ) -> Tensor:
-    """Normally distributed values."""
+    """Normally distributed values; drawn in float32 and rounded once.
+
+    spread    their standard deviation
+    returns   shape, dtype
+    >>> normal_init((2,), mean=3.0, spread=0.0).tolist()
+    [3.0, 3.0]
+    """
     return (random.normal(shape, dtype=float32) * spread + mean).astype(dtype)
 
 
 def uniform_init(
     shape: Shape, low: float = 0.0, high: float = 1.0, *, dtype: Any = float32
 ) -> Tensor:
-    """Values spread evenly over [low, high)."""
+    """Values spread evenly over [low, high); drawn in float32 and rounded once.
+
+    returns   shape, dtype
+    >>> uniform_init((2,), 3.0, 3.0).tolist()
+    [3.0, 3.0]
+    """
     return (random.uniform(shape, dtype=float32) * (high - low) + low).astype(dtype)
 
 

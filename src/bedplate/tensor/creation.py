@@ -67,7 +67,12 @@ def from_dlpack(data: Any) -> Tensor:
 
 
 def from_numpy(array: Any) -> Tensor:
-    """A tensor with a copy of a NumPy array, in its dtype."""
+    """A tensor with a copy of a NumPy array, in its dtype.
+
+    raises  DTypeError for a dtype that is no number
+    >>> from_numpy(np.arange(2, dtype=np.int16)).dtype
+    bedplate.int16
+    """
     return Tensor(np.asarray(array))
 
 
@@ -149,12 +154,22 @@ def ones(
 
 
 def empty(*shape: Any, dtype: Any = float32, device: Any = None) -> Tensor:
-    """A tensor whose values do not matter; they are zeros, since nothing reads stale memory."""
+    """A tensor whose values do not matter; they are zeros, since nothing reads stale memory.
+
+    shape   sizes, as one tuple or one after the other
+    >>> empty(2, 1).shape
+    (2, 1)
+    """
     return zeros(*shape, dtype=dtype, device=device)
 
 
 def empty_like(x: Tensor, dtype: Any = None) -> Tensor:
-    """A tensor like x whose values do not matter; they are zeros."""
+    """A tensor like x whose values do not matter; they are zeros.
+
+    dtype   by default that of x
+    >>> empty_like(ones((2,))).shape
+    (2,)
+    """
     return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=x.device)
 
 
