@@ -184,6 +184,21 @@ def test_runs_are_not_overwritten_by_chance(corpus):
         train(settings(corpus, "other", resume=True))
 
 
+def test_a_run_is_not_resumed_with_what_it_does_not_have(corpus):
+    train(settings(corpus, "run", steps=1))
+    other = corpus / "other.json"
+    other.write_text(json.dumps({**SMALL, "hidden_size": 64}))
+    for changes, message in [
+        ({"data": corpus / "config.json"}, "goes on with data = "),
+        ({"preset": "small"}, "goes on with preset = 'demo', not 'small'"),
+        ({"seed": 5}, "goes on with seed = 0, not 5"),
+        ({"config": other}, "other.json is another"),
+    ]:
+        with pytest.raises(SettingError, match=re.escape(message)):
+            train(settings(corpus, "run", resume=True, **changes))
+    assert train(settings(corpus, "run", resume=True, data=None, config=None, steps=2)).steps == 2
+
+
 REFUSED = [
     ({"preset": "huge"}, "there is no preset 'huge'; there are demo"),
     ({"minutes": 1.0}, "give steps or minutes, not both"),
@@ -191,6 +206,7 @@ REFUSED = [
     ({"steps": None, "minutes": -1.0}, "minutes = -1.0 is not positive"),
     ({"resume": True, "overwrite": True}, "give one"),
     ({"seed": -1}, "seed = -1 is negative"),
+    ({"seed": 1 << 64}, "is not below 2**64"),
 ]
 
 

@@ -7,6 +7,8 @@ only a fault of Bedplate's own shows a traceback.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -58,7 +60,18 @@ app.command()(doctor)
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; leaves the process with its exit status."""
+    _mend_streams()
     sys.exit(_guarded(lambda: app(arguments, standalone_mode=False, prog_name="bedplate")))
+
+
+def _mend_streams() -> None:
+    """Give the program streams where the caller has closed them or they cannot hold all text."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _guarded(command: Callable[[], Any]) -> int:
@@ -76,13 +89,19 @@ def _guarded(command: Callable[[], Any]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _say("interrupted", 130)
     except BrokenPipeError:
-        # what is still buffered has no reader: let it go, or the interpreter complains at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 1
     except OSError as error:
-        if error.filename is None:
-            raise
+        if error.filename is None:  # no name: of a write, as to a full disk
+            _forget_output()
+            return _say(error.strerror or str(error), 1)
         return _say(f"{error.strerror}: {error.filename}", 2)
+
+
+def _forget_output() -> None:
+    """Let go of what is buffered and cannot be written: the interpreter complains of it at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage_text(error: Any) -> str:

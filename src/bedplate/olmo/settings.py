@@ -10,6 +10,7 @@ from bedplate.errors import SettingError
 from bedplate.olmo.presets import PRESETS
 
 DEFAULT_MINUTES = 1.5
+LARGEST_SEED = 1 << 64
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class TrainSettings:
     steps       end after so many steps in all, or
     minutes     end after so many minutes in all; 1.5 if neither is given
     out         folder of the run
-    resume      go on with the run in `out`, with the model, the data and the seed it has
+    resume      go on with the run in `out`, with the model, the data and the seed it has;
+                to give others is an error
     overwrite   start anew where `out` holds a run
     seed        of the weights and of the order of the text
     raises      SettingError for what makes no sense
@@ -54,6 +56,8 @@ class TrainSettings:
             raise SettingError("train: resume keeps a run, overwrite throws it away; give one")
         if self.seed < 0:
             raise SettingError(f"train: seed = {self.seed} is negative")
+        if self.seed >= LARGEST_SEED:
+            raise SettingError(f"train: seed = {self.seed} is not below 2**64")
 
 
 @dataclass(frozen=True)

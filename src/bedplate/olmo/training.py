@@ -107,6 +107,8 @@ class Trainer:
     def __init__(self, settings: TrainSettings) -> None:
         self.settings = settings
         state = run_state.read(settings.out) if settings.resume else None
+        if state is not None:
+            _check_same_run(settings, state)
         self.origin = state.origin if state else _origin(settings)
         self.codec = _codec(self.origin["tokenizer"])
         self.config = Config(**state.config) if state else _config(settings, self.codec)
@@ -317,6 +319,22 @@ def _origin(settings: TrainSettings) -> dict[str, Any]:
         "tokenizer": None if settings.tokenizer is None else str(settings.tokenizer.resolve()),
         "seed": settings.seed,
     }
+
+
+def _check_same_run(settings: TrainSettings, state: run_state.RunState) -> None:
+    """Refuse to resume with what the run does not have; what was not given is what it has."""
+    given, default = _origin(settings), _origin(TrainSettings())
+    for name, value in given.items():
+        if value not in (default[name], state.origin[name]):
+            raise SettingError(
+                f"train: --resume goes on with {name} = {state.origin[name]!r}, not {value!r}; "
+                "leave it out, or start another run with another --out"
+            )
+    if settings.config is not None and Config.read(settings.config) != Config(**state.config):
+        raise SettingError(
+            f"train: --resume goes on with the model of the run, and {settings.config} is "
+            "another; leave it out, or start another run with another --out"
+        )
 
 
 def _codec(tokenizer: str | None) -> TextCodec:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
+from typing import Any
 
 import pytest
 
@@ -110,3 +111,35 @@ def test_a_closed_pipe_leaves_quietly() -> None:
     os.close(write)
     assert done.stderr == ""
     assert done.returncode == 1
+
+
+def run_say(writing: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own, where a command runs `writing`."""
+    code = (
+        f"import sys; import {MODULE} as main\n"
+        f"def app(*_, **__):\n    {writing}\n"
+        "main.app = app\nmain.main([])"
+    )
+    options = {"stderr": subprocess.PIPE, "text": True, "timeout": 60, **options}
+    return subprocess.run([sys.executable, "-c", code], **options)
+
+
+def test_a_full_disk_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = run_say("print('x' * 100000)", stdout=full)
+    assert (done.returncode, done.stderr) == (1, "bedplate: No space left on device\n")
+
+
+def test_closed_streams_are_no_fault() -> None:
+    code = f'import {MODULE} as main; main.main(["--version"])'
+    done = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -c '{code}' >&- <&-"],
+        stderr=subprocess.PIPE, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_text_that_the_terminal_cannot_show_is_replaced() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = run_say("print('a\\u019db')", stdout=subprocess.PIPE, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "a?b\n", "")
