@@ -45,6 +45,16 @@ from bedplate.ops.comparison import (
 )
 from bedplate.ops.convert import astype, where
 from bedplate.ops.creation import full_like, one_hot, ones_like, tril, triu, zeros_like
+from bedplate.ops.cumulative import (
+    cummax,
+    cummin,
+    cumprod,
+    cumsum,
+    cumulative_prod,
+    cumulative_sum,
+    linear_recurrence,
+    logcumsumexp,
+)
 from bedplate.ops.exponential import exp, exp2, expm1, log, log10, log1p, log2, rsqrt, sqrt
 from bedplate.ops.exponential import pow_ as pow
 from bedplate.ops.extremes import clip, maximum, minimum
@@ -122,6 +132,12 @@ __all__ = [
     "cos",
     "cosh",
     "cross_entropy",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
     "divide",
     "embedding",
     "equal",
@@ -146,11 +162,13 @@ __all__ = [
     "left_shift",
     "less",
     "less_equal",
+    "linear_recurrence",
     "log",
     "log10",
     "log1p",
     "log2",
     "log_softmax",
+    "logcumsumexp",
     "logical_and",
     "logical_not",
     "logical_or",
