@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -43,3 +45,43 @@ def test_plan(name):
     if os.environ.get("REFRESH_GOLDEN"):
         path.write_text(text)
     assert text == path.read_text(), "REFRESH_GOLDEN=1 writes the plans anew"
+
+
+STEP = """
+import sys
+import numpy as np
+import bedplate as bp
+from bedplate.olmo import Config, Olmo3
+from bedplate.optim import SkipStepAdamW, clip_grad_norm_
+
+junk = [[n] for n in range(int(sys.argv[1]))]  # moves what comes next to other addresses
+del junk[::3]
+config = Config(vocab_size=64, d_model=32, n_heads=2, n_layers=4, intermediate_size=48)
+model = Olmo3(config)
+optimizer = SkipStepAdamW(model.parameters())
+
+@bp.jit
+def step(inputs, targets):
+    optimizer.zero_grad()
+    loss = model.loss(inputs, targets, z_loss=1e-5)
+    loss.backward()
+    norm = clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=False)
+    optimizer.step(loss, norm)
+    return loss.detach()
+
+ids = bp.tensor(np.arange(32).reshape(2, 16))
+for _ in range(4):
+    step(ids, ids)
+print(step.schedule())
+"""
+
+
+def test_every_process_makes_the_same_plan():
+    """Otherwise a warm cache would miss, and two runs could not be compared."""
+    plans = {
+        subprocess.run(
+            [sys.executable, "-c", STEP, str(n)], capture_output=True, text=True, check=True
+        ).stdout
+        for n in (0, 1000, 54321)
+    }
+    assert len(plans) == 1

@@ -47,6 +47,7 @@ class Fuser:
         self.order = topological_order(list(roots))
         self.group: dict[Node, Group] = {}
         self.groups: dict[int, Group] = {}
+        self.readers: dict[Node, list[Node]] = {}
         self.place = {node: i for i, node in enumerate(self.order)}
 
     def run(self) -> list[Group]:
@@ -67,12 +68,19 @@ class Fuser:
             store_in_regions(self)
         return self._sorted()
 
+    def _in_order(self, nodes: Iterable[Node]) -> list[Node]:
+        """A set's nodes in the order of the graph, so that every process makes the same groups."""
+        return sorted(nodes, key=self.place.__getitem__)
+
     # one node
 
     def _enter(self, node: Node) -> None:
         group = self._single(node)
         self.groups[id(group)] = group
         self.group[node] = group
+        for source in group.sources:
+            made_by = source.inputs[0] if source.op.name == "output" else source
+            self.readers.setdefault(made_by, []).append(node)
         if not config.fusion or group.kind != FUSED:
             return
         producers = {id(g): g for g in self._producers(node) if g.kind == FUSED}
@@ -95,7 +103,7 @@ class Fuser:
         """The small groups that were left apart at first."""
         readers = [g.members[-1] for g in self.groups.values() if g.kind == FUSED]
         for node in readers:
-            for source in list(self.group[node].sources):
+            for source in self._in_order(self.group[node].sources):
                 producer, here = self.group.get(source), self.group[node]
                 if producer is None or producer is here or producer.kind != FUSED:
                     continue
@@ -255,14 +263,22 @@ class Fuser:
         self.groups[id(grown)] = grown
         for node in grown.members:
             self.group[node] = grown
-        self._pass_on(grown, first, second)
+        self._pass_on(grown)
 
-    def _pass_on(self, grown: Group, first: Group, second: Group) -> None:
-        """What depends on the merged group has all its ancestors."""
+    def _pass_on(self, grown: Group) -> None:
+        """What depends on the merged group has all its ancestors.
+
+        Only dependants are visited: with many parameters there are many groups apart.
+        """
         above = grown.ancestors | grown.bits
-        for group in self.groups.values():
-            if group is not grown and group.ancestors & grown.bits:
-                group.ancestors |= above
+        stack = [grown]
+        while stack:
+            for node in stack.pop().members:
+                for reader in self.readers.get(node, ()):
+                    group = self.group[reader]
+                    if group is not grown and above & ~group.ancestors:
+                        group.ancestors |= above
+                        stack.append(group)
 
     # siblings
 
@@ -271,7 +287,7 @@ class Fuser:
         readers: dict[Node, list[Group]] = {}
         for group in self.groups.values():
             if group.kind == FUSED:
-                for source in group.sources:
+                for source in self._in_order(group.sources):
                     if numel(source) >= READS_BASE and source.op.name not in NO_MEMORY:
                         readers.setdefault(source, []).append(group)
         for source in readers:
@@ -314,7 +330,8 @@ class Fuser:
                     continue
                 done.add(id(group))
                 stack.append((group, True))
-                above = {id(g): g for s in group.sources if (g := self.group.get(s)) is not None}
+                sources = self._in_order(group.sources)
+                above = {id(g): g for s in sources if (g := self.group.get(s)) is not None}
                 stack.extend((g, False) for g in above.values() if id(g) not in done)
         return result
 
