@@ -3,6 +3,14 @@
 from bedplate.nn import functional
 from bedplate.nn.activations import GELU, Dropout, Identity, ReLU, Sigmoid, SiLU, Softmax, Tanh
 from bedplate.nn.containers import ModuleList, Sequential
+from bedplate.nn.convolution import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 from bedplate.nn.init import (
     fans,
     gain_of,
@@ -19,6 +27,12 @@ from bedplate.nn.parameter import Parameter
 
 __all__ = [
     "GELU",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
     "Dropout",
     "Embedding",
     "Identity",

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from bedplate.nn.attention import attention
 from bedplate.ops.activations import gelu, relu, sigmoid, silu, softplus
+from bedplate.ops.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from bedplate.ops.gather import embedding
 from bedplate.ops.losses import cross_entropy, mse_loss
 from bedplate.ops.norms import layer_norm, rms_norm
@@ -42,6 +50,12 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
 __all__ = [
     "attention",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cross_entropy",
     "dropout",
     "embedding",

@@ -15,7 +15,7 @@ from bedplate.tensor import Tensor
 Initialiser = Callable[[tuple[int, ...], DType], Tensor]
 
 
-def _uniform_by_fan_in(shape: tuple[int, ...], dtype: DType) -> Tensor:
+def uniform_by_fan_in(shape: tuple[int, ...], dtype: DType) -> Tensor:
     return kaiming_init(shape, gain=1 / math.sqrt(3), distribution="uniform", dtype=dtype)
 
 
@@ -43,7 +43,7 @@ class Linear(Module):
         init: Initialiser | None = None,
     ) -> None:
         self.in_features, self.out_features = in_features, out_features
-        init = init or _uniform_by_fan_in
+        init = init or uniform_by_fan_in
         self.weight = Parameter(init((out_features, in_features), dtype))
         self.bias = None
         if bias:

@@ -44,6 +44,14 @@ from bedplate.ops.comparison import (
     not_equal,
 )
 from bedplate.ops.convert import astype, where
+from bedplate.ops.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from bedplate.ops.creation import full_like, one_hot, ones_like, tril, triu, zeros_like
 from bedplate.ops.cumulative import (
     cummax,
@@ -129,6 +137,12 @@ __all__ = [
     "chunk",
     "clip",
     "concat",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cos",
     "cosh",
     "cross_entropy",

@@ -1,0 +1,149 @@
+"""Convolution as users meet it: paddings, shapes of every path of the kernels, bits, refusals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bedplate as bp
+from bedplate.errors import DTypeError, ShapeError
+from bedplate.ops.convolution import CONVOLUTION, CONVOLUTION_BY_INPUT, CONVOLUTION_BY_WEIGHT
+from bedplate.ops.record import apply
+
+
+def floats(seed: int, *shape: int) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def direct(x: Any, w: Any, stride: int, low: int, high: int, dilation: int, groups: int) -> Any:
+    """The plain loops of the definition, in float64, for two axes."""
+    x = np.pad(x, ((0, 0), (0, 0), (low, high), (low, high)))
+    n, channels = x.shape[:2]
+    reach = [dilation * (k - 1) + 1 for k in w.shape[2:]]
+    sizes = [(s - r) // stride + 1 for s, r in zip(x.shape[2:], reach, strict=True)]
+    out = np.zeros((n, w.shape[0], *sizes))
+    for o, i, j in np.ndindex(w.shape[0], *sizes):
+        first = o // (w.shape[0] // groups) * (channels // groups)
+        met = x[
+            :, first : first + channels // groups,
+            i * stride : i * stride + reach[0] : dilation,
+            j * stride : j * stride + reach[1] : dilation,
+        ]  # fmt: skip
+        out[:, o, i, j] = (met * w[o]).sum((1, 2, 3))
+    return out
+
+
+# (channels, groups, out, height, width, window, stride, padding, dilation)
+PATHS = [
+    (3, 1, 15, 9, 40, 3, 1, 1, 1), (5, 1, 2, 7, 7, 3, 1, 1, 1), (4, 4, 8, 12, 12, 3, 1, 1, 2),
+    (8, 2, 30, 14, 14, 3, 2, 1, 1), (3, 1, 20, 33, 50, 7, 2, 3, 1), (6, 1, 5, 9, 9, 1, 1, 0, 1),
+    (6, 3, 6, 9, 9, 1, 3, 0, 1), (2, 1, 1, 6, 130, 2, 3, 2, 3), (40, 1, 29, 4, 4, 3, 1, 1, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PATHS, ids=str)
+def test_all_paths_compute_the_definition(path: Any) -> None:
+    channels, groups, out, height, width, k, stride, padding, dilation = path
+    x, w = floats(1, 2, channels, height, width), floats(2, out, channels // groups, k, k)
+    wanted = direct(x, w, stride, padding, padding, dilation, groups)
+    for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 1e-4)):
+        got = bp.conv2d(
+            bp.tensor(x.astype(dtype)), bp.tensor(w.astype(dtype)), None, stride, padding,
+            dilation, groups,
+        )  # fmt: skip
+        assert got.shape == wanted.shape
+        np.testing.assert_allclose(got.numpy(), wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("path", PATHS, ids=str)
+def test_gradients_of_all_paths_are_transposes(path: Any) -> None:
+    """<conv(x, w), g> = <x, by_input(g, w)> = <w, by_weight(x, g)>."""
+    channels, groups, out, height, width, k, stride, padding, dilation = path
+    attributes = {
+        "stride": (stride,) * 2, "padding": ((padding, padding),) * 2,
+        "dilation": (dilation,) * 2, "groups": groups,
+    }  # fmt: skip
+    x = bp.tensor(floats(1, 2, channels, height, width))
+    w = bp.tensor(floats(2, out, channels // groups, k, k))
+    y = apply(CONVOLUTION, (x, w), attributes)
+    g = bp.tensor(floats(3, *y.shape))
+    dx = apply(CONVOLUTION_BY_INPUT, (g, w), {**attributes, "space": x.shape[2:]})
+    dw = apply(CONVOLUTION_BY_WEIGHT, (x, g), {**attributes, "window": w.shape[2:]})
+    wanted = (y * g).sum().item()
+    scale = math.sqrt(y.numpy().size) * float(np.abs(y.numpy()).max())
+    assert abs((x * dx).sum().item() - wanted) < 1e-12 * scale
+    assert abs((w * dw).sum().item() - wanted) < 1e-12 * scale
+
+
+def test_bits_do_not_depend_on_the_number_of_threads() -> None:
+    x, w = floats(1, 3, 20, 17, 31).astype(np.float32), floats(2, 30, 10, 3, 3).astype(np.float32)
+    found = []
+    for threads in (1, 2, 3):
+        with bp.config(num_threads=threads):
+            a, b = bp.tensor(x, requires_grad=True), bp.tensor(w, requires_grad=True)
+            y = bp.conv2d(a, b, stride=2, padding=1, groups=2)
+            (y * y).sum().backward()
+            assert a.grad is not None and b.grad is not None
+            found.append([v.numpy().tobytes() for v in (y.detach(), a.grad, b.grad)])
+    assert found[0] == found[1] == found[2]
+
+
+def test_same_keeps_the_sizes_with_the_greater_half_last() -> None:
+    x, w = floats(1, 1, 2, 6, 7), floats(2, 3, 2, 4, 4)
+    got = bp.conv2d(bp.tensor(x), bp.tensor(w), padding="same")
+    np.testing.assert_allclose(got.numpy(), direct(x, w, 1, 1, 2, 1, 1), atol=1e-12)
+    valid = bp.conv2d(bp.tensor(x), bp.tensor(w), padding="valid")
+    np.testing.assert_allclose(valid.numpy(), direct(x, w, 1, 0, 0, 1, 1), atol=1e-12)
+
+
+def test_bias_and_promotion() -> None:
+    x = bp.ones((1, 1, 3), dtype=bp.float64)
+    y = bp.conv1d(x, bp.ones((2, 1, 2)), bp.tensor([0.5, 1.0]))
+    assert y.dtype is bp.float64
+    assert y.tolist() == [[[2.5, 2.5], [3.0, 3.0]]]
+
+
+def test_narrow_floats_are_summed_in_float32() -> None:
+    x = bp.ones((1, 600, 4), dtype=bp.bfloat16)
+    y = bp.conv1d(x, bp.ones((1, 600, 1, ), dtype=bp.bfloat16), padding=1)  # fmt: skip
+    # one after the other in bfloat16 the sum would stay at 256
+    assert y.tolist() == [[[0.0, 600.0, 600.0, 600.0, 600.0, 0.0]]]
+
+
+def test_transposed_undoes_the_sizes() -> None:
+    x, w = bp.tensor(floats(1, 2, 4, 5, 6)), bp.tensor(floats(2, 4, 3, 3, 2))
+    y = bp.conv_transpose2d(x, w, bp.ones((6,), dtype=bp.float64), (2, 3), (1, 0), (1, 2), groups=2)
+    assert y.shape == (2, 6, 10, 19)
+    part = bp.conv_transpose2d(x, w, None, (2, 3), (1, 0), groups=2)
+    np.testing.assert_allclose(y.numpy()[:, :, :9, :17], part.numpy() + 1, atol=1e-12)
+
+
+REFUSED = [
+    (lambda: bp.conv2d(bp.ones((1, 3, 4)), bp.ones((1, 3, 1))), "2 axes of space are needed"),
+    (lambda: bp.conv1d(bp.ones((1, 3, 4)), bp.ones((1, 2, 1))), "weights need 3 at axis 1"),
+    (lambda: bp.conv1d(bp.ones((1, 4, 4)), bp.ones((3, 2, 1)), groups=2), "a multiple of 2"),
+    (lambda: bp.conv1d(bp.ones((1, 1, 4)), bp.ones((1, 1, 5))), "the window does not fit"),
+    (lambda: bp.conv1d(bp.ones((1, 1, 4)), bp.ones((1, 1, 2)), stride=0), "stride 0 does not"),
+    (lambda: bp.conv1d(bp.ones((1, 1, 4)), bp.ones((1, 1, 2)), padding=(1, 2)), "one integer"),
+    (lambda: bp.conv1d(bp.ones((1, 1, 4)), bp.ones((1, 1, 2)), None, 2, "same"), "a stride of 1"),
+    (lambda: bp.conv1d(bp.ones((1, 1, 4)), bp.ones((2, 1, 2)), bp.ones(3)), "the bias does not"),
+    (lambda: bp.conv_transpose1d(bp.ones((1, 2, 4)), bp.ones((3, 1, 2))), "channels do not fit"),
+    (lambda: bp.conv_transpose1d(bp.ones((1, 1, 1)), bp.ones((1, 1, 2)), padding=1), "is left"),
+    (lambda: bp.conv_transpose1d(bp.ones((1, 1, 1)), bp.ones((1, 1, 2)), output_padding=1),
+     "must be below the stride"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call, text", REFUSED, ids=[text for _, text in REFUSED])
+def test_refusals(call: Any, text: str) -> None:
+    with pytest.raises(ShapeError, match=text):
+        call()
+
+
+def test_a_mixture_of_dtypes_is_refused_by_the_record() -> None:
+    attributes = {"stride": (1,), "padding": ((0, 0),), "dilation": (1,), "groups": 1}
+    with pytest.raises(DTypeError, match="one float dtype"):
+        apply(CONVOLUTION, (bp.ones((1, 1, 3)), bp.ones((1, 1, 1), dtype=bp.float64)), attributes)
