@@ -137,7 +137,12 @@ end:
 
 
 class _CheckedLowering(FunctionLowering):
-    """Writes a function whose every access asks `bedplate_check` first."""
+    """Writes a function whose every access asks `bedplate_check` first.
+
+    What `aligned=True` promises is not relied on; the interpreter finds out whether it holds.
+    """
+
+    trusts_alignment = False
 
     def hidden_parameters(self) -> list[str]:
         numbers = [p.number for p in self.program.parameters if p.type.is_pointer]

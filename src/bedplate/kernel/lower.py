@@ -76,6 +76,8 @@ class Module:
 class FunctionLowering:
     """Writes one function; the emission of an instruction calls `new`, `line` and `typed`."""
 
+    trusts_alignment = True
+
     def __init__(self, module: Module, program: Program, internal: bool) -> None:
         self.module = module
         self.target = module.target

@@ -111,12 +111,23 @@ class Machine:
 
     def _place(self, instruction: Instruction, pointer: Pointer, lane: int) -> tuple[Region, slice]:
         size = element(instruction.operands[0].type).itemsize
+        if instruction.attributes.get("aligned"):
+            self._check_alignment(instruction, pointer.address, size)
         address = pointer.address + lane * size
         region = pointer.region or self.find(address)
         if region is None or not region.address <= address <= region.end - size:
             raise self.outside(instruction, address, size, region)
         start = address - region.address
         return region, slice(start, start + size)
+
+    def _check_alignment(self, instruction: Instruction, address: int, size: int) -> None:
+        value = instruction.type or instruction.operands[1].type
+        n_bytes = size * max(value.lanes, 1)
+        if address % n_bytes:
+            raise KernelError(
+                f"{self.where(instruction)}: aligned=True, but the address is {address % n_bytes} "
+                f"past a multiple of {n_bytes} bytes\n  legal: leave aligned=True out"
+            )
 
     def read(self, instruction: Instruction, pointer: Pointer, lane: int) -> Any:
         region, place = self._place(instruction, pointer, lane)

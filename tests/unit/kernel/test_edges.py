@@ -15,6 +15,7 @@ import pytest
 
 import bedplate
 from bedplate import dtypes
+from bedplate.config import config
 from bedplate.kernel import (
     bf16,
     call,
@@ -36,6 +37,7 @@ from bedplate.kernel import (
     otherwise,
     ptr,
     store,
+    tail_mask,
     u8,
     u16,
     u32,
@@ -189,3 +191,20 @@ def test_no_kernel_of_bedplate_leaves_a_branch_under_trace() -> None:
     names = {"when": when, "otherwise": otherwise}
     for path in Path(bedplate.__file__).parent.rglob("*.py"):
         assert not list(exits(ast.parse(path.read_text()), names)), path
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_promise_of_alignment_that_is_broken(masked: bool) -> None:
+    """Machine code may crash on it; the interpreter says so, and check mode does not rely on it."""
+
+    @kernel
+    def copy(x: ptr(f32), y: ptr(f32), n: i64):
+        mask = tail_mask(n, 16) if masked else None
+        store(y + 1, load(x + 1, 16, mask=mask, aligned=True), mask=mask, aligned=True)
+
+    x, y = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    with pytest.raises(bedplate.errors.KernelError, match="aligned=True, but the address is"):
+        copy.interpret(x, y, 16)
+    with config(check=True):
+        copy(x, y, 16)
+    assert y.tolist() == [0, *range(1, 17), *[0] * 15]

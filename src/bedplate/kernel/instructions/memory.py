@@ -30,16 +30,17 @@ def _to_memory(lowering: Any, type_: Type, text: str) -> str:
     return lowering.new(f"zext {type_.llvm} {text} to {memory_type(type_)}")
 
 
-def _alignment(instruction: Any, type_: Type) -> int:
-    aligned = instruction.attributes.get("aligned", False)
+def _alignment(lowering: Any, instruction: Any, type_: Type) -> int:
+    aligned = instruction.attributes.get("aligned", False) and lowering.trusts_alignment
     return type_.itemsize * (max(type_.lanes, 1) if aligned else 1)
 
 
 def _hints(lowering: Any, instruction: Any, type_: Type) -> str:
     """`, align N`, and the non-temporal mark where the alignment lets the processor honour it."""
-    text = f", align {_alignment(instruction, type_)}"
+    text = f", align {_alignment(lowering, instruction, type_)}"
     attributes = instruction.attributes
-    if attributes.get("nontemporal") and (attributes.get("aligned") or not type_.lanes):
+    whole = attributes.get("aligned") and lowering.trusts_alignment
+    if attributes.get("nontemporal") and (whole or not type_.lanes):
         lowering.module.declared.setdefault("!0", "!0 = !{i32 1}")
         text += ", !nontemporal !0"
     return text
@@ -70,7 +71,8 @@ def _emit_load_masked(lowering: Any, instruction: Any) -> str:
     spare = _to_memory(lowering, type_, lowering.text(other))
     t = memory_type(type_)
     operands = [
-        lowering.typed(pointer), f"i32 {_alignment(instruction, type_)}", lowering.typed(mask),
+        lowering.typed(pointer), f"i32 {_alignment(lowering, instruction, type_)}",
+        lowering.typed(mask),
         f"{t} {spare}",
     ]  # fmt: skip
     name = f"llvm.masked.load.{_memory_suffix(type_)}.p0"
@@ -80,7 +82,7 @@ def _emit_load_masked(lowering: Any, instruction: Any) -> str:
 
     if lowering.target.has_masks(type_.itemsize * 8):
         return _from_memory(lowering, type_, masked())
-    alignment = _alignment(instruction, type_)
+    alignment = _alignment(lowering, instruction, type_)
     labels, whole, part = _both_ways(
         lowering, mask, masked,
         lambda: lowering.new(f"load {t}, {lowering.typed(pointer)}, align {alignment}"),
@@ -150,7 +152,7 @@ def _emit_store_masked(lowering: Any, instruction: Any) -> str:
         return ""
     operands = [
         f"{memory_type(type_)} {text}", lowering.typed(pointer),
-        f"i32 {_alignment(instruction, type_)}", lowering.typed(mask),
+        f"i32 {_alignment(lowering, instruction, type_)}", lowering.typed(mask),
     ]  # fmt: skip
 
     def masked() -> str:
@@ -158,7 +160,7 @@ def _emit_store_masked(lowering: Any, instruction: Any) -> str:
         return lowering.intrinsic(name, "void", operands)
 
     def whole() -> str:
-        place = f"{operands[1]}, align {_alignment(instruction, type_)}"
+        place = f"{operands[1]}, align {_alignment(lowering, instruction, type_)}"
         lowering.line(f"store {operands[0]}, {place}")
         return ""
 
