@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -301,3 +302,23 @@ def test_every_record_of_the_runner_interprets():
     for each in (native.run_plan, native.worker_main, native.take_pool, native.tell_to_stop):
         assert each.name in str(each.ir)
         assert "lock" in each.assembly("avx2") or "xchg" in each.assembly("avx2")
+
+
+def test_an_interrupt_while_a_worker_is_started_leaves_signals_open(monkeypatch):
+    original = signal.pthread_sigmask
+
+    def interrupted(how, signals):
+        result = original(how, signals)
+        if how == signal.SIG_BLOCK and signals:
+            raise KeyboardInterrupt
+        return result
+
+    workers.stop()
+    monkeypatch.setattr(signal, "pthread_sigmask", interrupted)
+    before = original(signal.SIG_BLOCK, ())
+    with pytest.raises(KeyboardInterrupt):
+        workers.ensure(2)
+    monkeypatch.undo()
+    assert original(signal.SIG_BLOCK, ()) == before
+    workers.ensure(2)
+    assert workers.n_threads >= 1

@@ -94,8 +94,10 @@ class Workers:
         start = allocate(native.START_WORDS * 8)
         start.array("int64", (native.START_WORDS,))[:] = [self.address, index]
         thread = ctypes.c_uint64()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        # asked first: Ctrl-C may come right after the call that blocks it
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             failed = _libc().pthread_create(
                 ctypes.byref(thread), None, kept(native.worker_main).address, start.address
             )
@@ -114,12 +116,13 @@ class Workers:
         with self._lock:
             if not self._threads or not _take(self.address):
                 return
-            kept(native.tell_to_stop)(self.address)
-            for thread in self._threads:
-                _libc().pthread_join(ctypes.c_uint64(thread), None)
-            self._threads.clear()
-            self._starts.clear()
-            self._words[native.BUSY, 0] = 0
+            try:
+                kept(native.tell_to_stop)(self.address)
+                while self._threads:  # each is joined once, even if Ctrl-C comes in between
+                    _libc().pthread_join(ctypes.c_uint64(self._threads.pop()), None)
+                self._starts.clear()
+            finally:
+                self._words[native.BUSY, 0] = 0
 
     def after_fork(self) -> None:
         """In the child there are no workers, whatever the words say."""
