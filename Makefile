@@ -13,7 +13,7 @@ PEERS := .venv-peers
 TEST_ARGUMENTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test smoke lint format types imports docs peer bench check clean demo-environment \
+.PHONY: help demo test sweep smoke lint format types imports docs peer bench check clean demo-environment \
 	dev-environment peer-environment
 
 help: ## this list
@@ -25,6 +25,10 @@ demo: demo-environment ## train for DEMO_SECONDS, generate a sample, say where e
 
 test: dev-environment ## all tests but the peers'
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --ignore=tests/external $(TEST_ARGUMENTS)
+
+sweep: dev-environment ## the sweeps of `make test` at full length: hypothesis at 200 examples and others
+	@BEDPLATE_SWEEP=full $(BIN)/python -m pytest -m sweep -n $(TEST_WORKERS) --dist worksteal \
+		--timeout 1800 --ignore=tests/external $(TEST_ARGUMENTS)
 
 smoke: dev-environment ## everything once, under a minute
 	@$(BIN)/python -m pytest tests/smoke.py

@@ -1,7 +1,40 @@
-"""What holds for all tests: the graph is verified after every pass of the compiler."""
+"""What holds for all tests: the graph is verified after every pass of the compiler; how long the
+sweeps over random inputs are.
+"""
 
 from __future__ import annotations
 
 import os
 
+import pytest
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+
 os.environ.setdefault("BEDPLATE_VERIFY", "1")  # read when bedplate is imported
+
+SWEEP = os.environ.get("BEDPLATE_SWEEP", "quick")
+EXAMPLES = {"quick": 10, "full": 200}
+
+for name, count in EXAMPLES.items():
+    settings.register_profile(
+        name,
+        max_examples=count,
+        derandomize=True,  # the same examples in each run
+        deadline=None,  # kernels compile in some of them
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile(SWEEP)
+
+
+@pytest.fixture(scope="session")
+def sweep() -> str:
+    """How long a sweep over random inputs is: "quick" by default, "full" in `make sweep`."""
+    return SWEEP
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the sweeps: what takes the fixture, and the tests of hypothesis."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "sweep" in fixtures or is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.sweep)
