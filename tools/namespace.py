@@ -1,11 +1,11 @@
-"""Write src/bedplate/tensor/functions.py and its types, functions.pyi.
+"""Write the modules of functions by their plain names, with types: src/bedplate/tensor/*.py, *.pyi.
 
-A function of the ops floor is public if its docstring shows it in use as `bp.NAME(`. The
-module with their plain names is derived from that, and the types of the functions and of the
-methods of tensors from their signatures, so that adding an op touches one file and this is
-run again:
+A function of the ops floor is public if its docstring shows it in use, and under the name that
+is shown there: `bp.NAME(` puts it into the top level, `bp.linalg.NAME(` into `bp.linalg`, and so
+on for each row of `TARGETS`. A function of the top level whose first argument is a tensor called
+`x`, `a` or `x1` is a method too. So adding an op touches one file, and this is run again:
 
-    python tools/namespace.py          writes both
+    python tools/namespace.py          writes all
     python tools/namespace.py --check  fails if one is out of date (tests do this too)
 """
 
@@ -14,36 +14,40 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# the package must import although the module that is written here is out of date
-_empty = ModuleType("bedplate.tensor.functions")
-_empty.__dict__["__all__"] = []
-sys.modules["bedplate.tensor.functions"] = _empty
+FOLDER = Path(__file__).resolve().parents[1] / "src" / "bedplate" / "tensor"
+# what stands before the name in a docstring -> (module in tensor/, its first line)
+TARGETS = {
+    "bp.": ("functions", "The functions of all ops under their plain names, and as methods."),
+    "bp.linalg.": ("linalg", "Linear algebra: the functions of `bedplate.linalg`."),
+    "bp.fft.": ("fft", "Discrete Fourier transforms: the functions of `bedplate.fft`."),
+    "bp.special.": ("special", "Special functions: the functions of `bedplate.special`."),
+    "bp.nn.functional.": ("network", "Functions of neural networks that are ops."),
+}
+TOP = "functions"
+
+# the package must import although the modules that are written here are out of date
+for _name, _ in TARGETS.values():
+    _empty = ModuleType(f"bedplate.tensor.{_name}")
+    _empty.__dict__.update(__all__=[], Methods=type("Methods", (), {"__slots__": ()}))
+    sys.modules[_empty.__name__] = _empty
 
 import bedplate.ops  # noqa: E402
 from bedplate.ops.operators import Operators  # noqa: E402
 
-FOLDER = Path(__file__).resolve().parents[1] / "src" / "bedplate" / "tensor"
-HEAD = '''"""The functions of all ops under their plain names. Written by tools/namespace.py."""
-
-# ruff: noqa: I001, RUF022
-
-'''
-TYPES_HEAD = '''"""Types of the functions of all ops, and of the methods that tensors have of them.
-
-Written by tools/namespace.py."""
-
+TYPES_IMPORTS = """
 from collections.abc import Sequence
 from typing import Any
 
 from bedplate.tensor.tensor import Tensor
 
-'''
+"""
 # names of types in the signatures of ops -> types that users see
 TYPES = {
     "Value": "Any",
@@ -56,37 +60,50 @@ TYPES = {
     "-> Value": "Tensor",
     "-> Any": "Tensor",
     "-> tuple[Value, ...]": "tuple[Tensor, ...]",
+    "-> tuple[Value, Value]": "tuple[Tensor, Tensor]",
 }
 # what Tensor defines itself
 OWN = ("__hash__", "__getitem__", "__module__", "__doc__", "__slots__")
+FIRST = ("x", "a", "x1")  # first arguments that make a function a method
+Found = dict[str, list[tuple[str, str]]]  # {module of ops: [(name there, plain name), ...]}
 
 
-def public_functions() -> dict[str, list[tuple[str, str]]]:
-    """{module: [(name there, plain name), ...]}, sorted."""
-    found: dict[str, list[tuple[str, str]]] = {}
+def public_functions(prefix: str) -> Found:
+    """The functions whose docstrings show them in use after `prefix`, sorted."""
+    found: Found = {}
     for info in sorted(pkgutil.iter_modules(bedplate.ops.__path__), key=lambda info: info.name):
         module = importlib.import_module(f"bedplate.ops.{info.name}")
         for name, member in sorted(vars(module).items()):
             plain = name.rstrip("_")
             own = getattr(member, "__module__", None) == module.__name__
-            if own and callable(member) and f"bp.{plain}(" in (member.__doc__ or ""):
+            use = re.compile(rf"(?<![\w.]){re.escape(prefix)}{re.escape(plain)}\(")
+            if own and callable(member) and use.search(member.__doc__ or ""):
                 found.setdefault(info.name, []).append((name, plain))
     return found
 
 
-def source() -> str:
-    """The text of functions.py."""
+def source(prefix: str) -> str:
+    """The text of the module of functions for `prefix`."""
+    module, title = TARGETS[prefix]
+    found = public_functions(prefix)
+    names = [plain for functions in found.values() for _, plain in functions]
+    body = f"{_methods(found)}\n\n" if module == TOP else ""
+    operators = _import("bedplate.ops.operators", ["Operators"]) if module == TOP else ""
+    head = f'"""{title}\n\nWritten by tools/namespace.py."""\n\n'
+    imports = f"{_imports(found)}{operators}"
+    return f"{head}{imports}{imports and chr(10)}{body}{_all(names)}"
+
+
+def _imports(found: Found) -> str:
     lines = []
-    names = []
-    for module, functions in public_functions().items():
-        names += [plain for _, plain in functions]
+    for module, functions in found.items():
         same = [name for name, plain in functions if name == plain]
         if same:
             lines.append(_import(f"bedplate.ops.{module}", same))
         for name, plain in functions:
             if name != plain:
                 lines.append(f"from bedplate.ops.{module} import {name} as {plain}\n")
-    return f"{HEAD}{''.join(lines)}\n{_all(names)}"
+    return "".join(lines)
 
 
 def _import(module: str, names: list[str]) -> str:
@@ -96,28 +113,53 @@ def _import(module: str, names: list[str]) -> str:
     return f"from {module} import (\n{''.join(f'    {name},{chr(10)}' for name in names)})\n"
 
 
-def _all(names: list[str]) -> str:
-    listed = "".join(f'    "{name}",\n' for name in sorted(names))
-    return f"__all__ = [\n{listed}]\n"
+def _methods(found: Found) -> str:
+    """The class that adds the functions of the top level to the operators."""
+    names = sorted(name for name, _ in _method_functions(found))
+    lines = [f"    {name} = {name}\n" for name in names]
+    doc = '    """The functions of the top level as methods."""\n\n    __slots__ = ()\n\n'
+    return f"\nclass Methods(Operators):\n{doc}{''.join(lines)}"
 
 
-def types() -> str:
-    """The text of functions.pyi."""
-    lines = []
-    names = []
-    for module, functions in public_functions().items():
+def _method_functions(found: Found) -> list[tuple[str, Callable[..., Any]]]:
+    """(name, function) of what becomes a method and is not one already."""
+    result = []
+    for module, functions in found.items():
         members = vars(importlib.import_module(f"bedplate.ops.{module}"))
         for name, plain in functions:
-            names.append(plain)
-            lines.append(f"def {plain}{_signature(members[name])}: ...\n")
-    methods = [
+            first = next(iter(inspect.signature(members[name]).parameters), "")
+            if first in FIRST and not plain.endswith("_like") and plain not in vars(Operators):
+                result.append((plain, members[name]))
+    return result
+
+
+def _all(names: list[str]) -> str:
+    listed = "".join(f'    "{name}",\n' for name in sorted(names))
+    return f"__all__ = [\n{listed}]\n" if listed else "__all__: list[str] = []\n"
+
+
+def types(prefix: str) -> str:
+    """The text of the types of the module of functions for `prefix`."""
+    module, title = TARGETS[prefix]
+    found = public_functions(prefix)
+    lines = []
+    for place, functions in found.items():
+        members = vars(importlib.import_module(f"bedplate.ops.{place}"))
+        lines += [f"def {plain}{_signature(members[name])}: ...\n" for name, plain in functions]
+    names = [plain for functions in found.values() for _, plain in functions]
+    head = f'"""{title}\n\nTypes, written by tools/namespace.py."""\n{TYPES_IMPORTS}'
+    methods = f"\n{_method_types(found)}" if module == TOP else ""
+    return f"{head}{''.join(lines)}{methods}\n{_all(names)}"
+
+
+def _method_types(found: Found) -> str:
+    operators = [(n, m) for n, m in vars(Operators).items() if n not in OWN and callable(m)]
+    lines = [
         f"    def {name}{_signature(member, True)}: ...{_override(name)}\n"
-        for name, member in vars(Operators).items()
-        if name not in OWN and callable(member)
+        for name, member in operators + sorted(_method_functions(found))
     ]
     head = "class Methods:\n    __slots__ = ()\n    def __hash__(self) -> int: ...\n"
-    body = f"{head}{''.join(methods)}"
-    return f"{TYPES_HEAD}{''.join(lines)}\n{body}\n{_all(names)}"
+    return f"{head}{''.join(lines)}"
 
 
 def _override(name: str) -> str:
@@ -140,6 +182,11 @@ def _signature(function: Callable[..., Any], method: bool = False) -> str:
         last = not after or after[0].kind is not inspect.Parameter.POSITIONAL_ONLY
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY and last:
             written.append("/")
+    for theirs, ours in getattr(function, "other_words", {}).items():
+        if ours in signature.parameters:
+            written += [] if only_keywords else ["*"]
+            only_keywords = True
+            written.append(_parameter(signature.parameters[ours].replace(name=theirs)))
     result = TYPES.get(f"-> {signature.return_annotation}", str(signature.return_annotation))
     return f"({', '.join(written)}) -> {result}"
 
@@ -156,7 +203,10 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 def main() -> int:
     """Write or check; returns the exit status."""
-    wanted = {FOLDER / "functions.py": source(), FOLDER / "functions.pyi": types()}
+    wanted = {}
+    for prefix, (module, _) in TARGETS.items():
+        wanted[FOLDER / f"{module}.py"] = source(prefix)
+        wanted[FOLDER / f"{module}.pyi"] = types(prefix)
     if "--check" not in sys.argv[1:]:
         for path, text in wanted.items():
             path.write_text(text)

@@ -72,6 +72,7 @@ from bedplate.tensor.functions import *
 
 if TYPE_CHECKING:
     from bedplate import data, kernel, memory, nn, olmo, optim
+    from bedplate.tensor import fft, linalg, special
 
 __version__ = "0.1.0"
 
@@ -102,6 +103,7 @@ __all__ = [
     "errors",
     "explain",
     "eye",
+    "fft",
     "float16",
     "float32",
     "float64",
@@ -118,6 +120,7 @@ __all__ = [
     "jit",
     "jvp",
     "kernel",
+    "linalg",
     "linspace",
     "load",
     "manual_seed",
@@ -130,6 +133,7 @@ __all__ = [
     "promote",
     "random",
     "save",
+    "special",
     "synchronize",
     "tensor",
     "uint8",

@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 NAMES = {"kaiming_init": "nn"}  # names of the top level that such a part defines
+SPACES = ("fft", "linalg", "special")  # functions of the tensor floor under a name of their own
 PARTS = ("cli", "compiler", "data", "kernel", "memory", "nn", "olmo", "optim")
 
 
@@ -14,6 +15,8 @@ def __getattr__(name: str) -> Any:
     """The module-level hook of the package: `bedplate.NAME` for a part not imported yet."""
     if name in PARTS:
         return importlib.import_module(f"bedplate.{name}")
+    if name in SPACES:
+        return importlib.import_module(f"bedplate.tensor.{name}")
     if name in NAMES:
         return getattr(importlib.import_module(f"bedplate.{NAMES[name]}"), name)
     raise AttributeError(f"module 'bedplate' has no attribute {name!r}")

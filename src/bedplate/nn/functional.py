@@ -18,7 +18,8 @@ from bedplate.ops.norms import layer_norm, rms_norm
 from bedplate.ops.rope import rope, swiglu
 from bedplate.ops.softmax import log_softmax, logsumexp, softmax
 from bedplate.ops.trigonometry import tanh
-from bedplate.tensor import Tensor, random
+from bedplate.tensor import Tensor, network, random
+from bedplate.tensor.network import *
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -75,3 +76,4 @@ __all__ = [
     "swiglu",
     "tanh",
 ]
+__all__ += network.__all__

@@ -261,6 +261,7 @@ def axis_words(function: Callable[..., Value]) -> Callable[..., Value]:
                 named[ours] = named.pop(theirs)
         return function(x, *arguments, **named)
 
+    reduction.other_words = OTHER_WORDS  # type: ignore[attr-defined]  # for the types of users
     return reduction
 
 

@@ -1,6 +1,6 @@
-"""The functions of all ops under their plain names. Written by tools/namespace.py."""
+"""The functions of all ops under their plain names, and as methods.
 
-# ruff: noqa: I001, RUF022
+Written by tools/namespace.py."""
 
 from bedplate.ops.activations import erf, gelu, relu, sigmoid, silu, softplus
 from bedplate.ops.arithmetic import (
@@ -111,6 +111,59 @@ from bedplate.ops.views import (
     swapaxes,
     transpose,
 )
+from bedplate.ops.operators import Operators
+
+
+class Methods(Operators):
+    """The functions of the top level as methods."""
+
+    __slots__ = ()
+
+    acos = acos
+    acosh = acosh
+    asin = asin
+    asinh = asinh
+    atan = atan
+    atanh = atanh
+    bitwise_and = bitwise_and
+    bitwise_invert = bitwise_invert
+    bitwise_or = bitwise_or
+    bitwise_xor = bitwise_xor
+    conv1d = conv1d
+    conv2d = conv2d
+    conv3d = conv3d
+    conv_transpose1d = conv_transpose1d
+    conv_transpose2d = conv_transpose2d
+    conv_transpose3d = conv_transpose3d
+    cosh = cosh
+    cummax = cummax
+    cummin = cummin
+    cumprod = cumprod
+    cumsum = cumsum
+    cumulative_prod = cumulative_prod
+    cumulative_sum = cumulative_sum
+    equal = equal
+    fmod = fmod
+    greater = greater
+    greater_equal = greater_equal
+    layer_norm = layer_norm
+    left_shift = left_shift
+    less = less
+    less_equal = less_equal
+    linear_recurrence = linear_recurrence
+    logcumsumexp = logcumsumexp
+    logical_xor = logical_xor
+    matrix_transpose = matrix_transpose
+    mse_loss = mse_loss
+    not_equal = not_equal
+    pad = pad
+    positive = positive
+    right_shift = right_shift
+    rms_norm = rms_norm
+    rope = rope
+    safe_inv = safe_inv
+    sinh = sinh
+
 
 __all__ = [
     "abs",

@@ -5,7 +5,7 @@ Values never alias. An operation gives a new tensor; assignments such as `x += y
 for a gradient can be changed from outside. (`v = x[1:]; v *= 10` changes v, not x.)
 
 The operators and the methods that are operations come from the records of the ops, by way of
-`Operators`; here stands what only a tensor can do. A class stands in one file: this one is long
+`Methods`; here stands what only a tensor can do. A class stands in one file: this one is long
 because there is much that Python asks of a value (numbers, arrays, copies, pickles).
 """
 
@@ -30,20 +30,16 @@ from bedplate.ops.leaves import buffer
 from bedplate.tensor import indexing
 from bedplate.tensor.assignment import Assignment
 from bedplate.tensor.data import to_array
+from bedplate.tensor.functions import Methods
 from bedplate.tensor.text import tensor_text
 from bedplate.tensor.transfer import Transfer
 from bedplate.tensor.values import array_of, compute, flush_if_large, leaf_node
-
-if TYPE_CHECKING:  # the same members, with the types that users see
-    from bedplate.tensor.functions import Methods as Operators
-else:
-    from bedplate.ops.operators import Operators
 
 _new = object.__new__
 _adding = threading.RLock()  # two threads may add to the gradient of one leaf
 
 
-class Tensor(Assignment, Operators):
+class Tensor(Assignment, Methods):
     """An n-dimensional array whose value is computed when somebody needs it.
 
     data           numbers, nested lists, a NumPy array, anything with `__array__` or DLPack,

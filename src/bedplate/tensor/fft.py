@@ -1,0 +1,5 @@
+"""Discrete Fourier transforms: the functions of `bedplate.fft`.
+
+Written by tools/namespace.py."""
+
+__all__: list[str] = []

@@ -1,0 +1,11 @@
+"""Discrete Fourier transforms: the functions of `bedplate.fft`.
+
+Types, written by tools/namespace.py."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bedplate.tensor.tensor import Tensor
+
+
+__all__: list[str] = []
