@@ -18,11 +18,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: its type is that of `default`."""
+    """One setting: its type is that of `default`; where there are `choices` it is one of them."""
 
     name: str
     default: Any
     meaning: str
+    choices: tuple[str, ...] = ()
 
     @property
     def variable(self) -> str:
@@ -51,6 +52,8 @@ class Setting:
             raise TypeError(f"{shown}: expected {wanted.__name__}")
         if wanted is int and not 0 <= value < 1 << 40:
             raise ValueError(f"{shown}: expected a number from 0 to 2**40")
+        if self.choices and value not in self.choices:
+            raise ValueError(f"{shown}: expected one of {', '.join(map(repr, self.choices))}")
 
 
 def _default_cache() -> str:
@@ -61,6 +64,9 @@ def _default_cache() -> str:
         return ""
     return str(place / "bedplate")
 
+
+# how sums are accumulated; "": in the dtype itself, float16 and bfloat16 in float32
+ACCUMULATE = ("", "float32", "float64", "compensated")
 
 SETTINGS = (
     Setting("num_threads", 0, "worker threads of the CPU, counting the caller; 0: one a core"),
@@ -83,6 +89,9 @@ SETTINGS = (
     Setting("pool_size", 0, "bound in MiB of freed memory kept for reuse; 0: half the limit"),
     Setting("memory_limit", 0, "bound in MiB of memory in use; 0: what the machine has"),
     Setting("threads", True, "run kernels on all worker threads; off: on the caller alone"),
+    Setting("accumulate", "", "how sum, mean, var, std, norms and matmul add up: float32, float64 or "
+            "compensated (pairs of numbers); empty: in the dtype itself, 16-bit floats in float32",
+            ACCUMULATE),
     Setting("jit", True, "bp.jit captures; off: the function runs as it stands"),
 )  # fmt: skip
 _BY_NAME = {s.name: s for s in SETTINGS}

@@ -111,6 +111,7 @@ class Captured:
             config.folding,
             config.cse,
             config.algebra,
+            config.accumulate,
             current_device(),
         )
         with self._lock:
