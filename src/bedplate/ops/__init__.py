@@ -2,8 +2,10 @@
 
 from bedplate.ops import attention as attention
 from bedplate.ops import convolution as convolution
+from bedplate.ops import floats as floats
 from bedplate.ops import losses as losses
 from bedplate.ops import norms as norms
 from bedplate.ops import random as random
+from bedplate.ops import rearrange as rearrange
 from bedplate.ops import rope as rope
 from bedplate.ops.operators import Operators as Operators

@@ -142,20 +142,20 @@ def _count(op: str, a: Value, b: Value) -> Value:
     return astype(where(greater(count, bits), bits, count), a.dtype)
 
 
-def left_shift(a: Value, b: Value) -> Value:
+def bitwise_left_shift(a: Value, b: Value) -> Value:
     """Shift bits towards the high end: y = a * 2**b, bits that fall out are lost.
 
     a, b     integers; shapes broadcast; a count of the width or more gives 0
     raises   ValueError for a negative number as the count; IndexError when run for a
              negative count in a tensor
     >>> import bedplate as bp
-    >>> bp.left_shift(bp.tensor([1, 3]), 2).tolist()
+    >>> bp.bitwise_left_shift(bp.tensor([1, 3]), 2).tolist()
     [4, 12]
     """
-    return _left_shift(a, _count("left_shift", a, b))
+    return _left_shift(a, _count("bitwise_left_shift", a, b))
 
 
-def right_shift(a: Value, b: Value) -> Value:
+def bitwise_right_shift(a: Value, b: Value) -> Value:
     """Shift bits towards the low end: y = floor(a / 2**b).
 
     a, b     integers; shapes broadcast; a count of the width or more gives 0, or -1 for
@@ -163,7 +163,7 @@ def right_shift(a: Value, b: Value) -> Value:
     raises   ValueError for a negative number as the count; IndexError when run for a
              negative count in a tensor
     >>> import bedplate as bp
-    >>> bp.right_shift(bp.tensor([8, -8]), 2).tolist()
+    >>> bp.bitwise_right_shift(bp.tensor([8, -8]), 2).tolist()
     [2, -2]
     """
-    return _right_shift(a, _count("right_shift", a, b))
+    return _right_shift(a, _count("bitwise_right_shift", a, b))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from bedplate.ops.build import Value, is_number, number, sum_to
 from bedplate.ops.comparison import equal, logical_and
 from bedplate.ops.convert import where
 from bedplate.ops.elementwise import NUMBERS, binary, in_float32, unary
-from bedplate.ops.samples import floats, integers, mixed, one
+from bedplate.ops.samples import floats, integers, mixed, one, rough, two
 
 LN2 = 0.6931471805599453
 LN10 = 2.302585092994046
@@ -159,6 +160,63 @@ def log10(x: Value) -> Value:
     >>> import bedplate as bp
     >>> bp.log10(bp.tensor([100.0, 1.0])).tolist()
     [2.0, 0.0]
+    """
+
+
+@in_float32
+def logaddexp_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
+    """e**(a - y) da + e**(b - y) db; half each for equal infinities above, 0 for those below"""
+    a, b = inputs
+    nothing = equal(output, -math.inf)
+    tie = logical_and(equal(a, b), equal(output, math.inf))
+    return tuple(
+        sum_to(multiply(grad_out, _share(side, output, nothing, tie)), side.shape)
+        for side in (a, b)
+    )
+
+
+def _share(side: Value, output: Value, nothing: Value, tie: Value) -> Value:
+    """What a term of logaddexp has of the sum; the infinite differences are left out first."""
+    equals = equal(side, output)
+    distance = where(equals, number(output, 0.0), subtract(side, output))
+    share = exp(distance)
+    share = where(tie, number(output, 0.5), share)
+    return where(nothing, number(output, 0.0), share)
+
+
+def _emit_logaddexp(t: Any, a: Any, b: Any) -> Any:
+    """max + log(1 + exp(-|a - b|)); an infinity is the maximum itself."""
+    most = language.maximum(a, b)
+    total = most + maths.log1p(maths.exp(-abs(a - b)))
+    return language.select(abs(most) == math.inf, most, total)
+
+
+@binary(
+    reference=np.logaddexp,
+    emit=_emit_logaddexp,
+    gradient=logaddexp_gradient,
+    samples=(
+        *two(),
+        rough(
+            lambda r: [
+                np.array([-np.inf, np.inf, -np.inf, 900.0]),
+                np.array([-np.inf, np.inf, 1.0, -900.0]),
+            ],
+            "infinities",
+        ),
+    ),
+    dtypes=FLOATS,
+    promote="float",
+)
+def logaddexp(a: Value, b: Value) -> Value:
+    """The logarithm of a sum of exponentials: y = log(e**a + e**b), without overflow.
+
+    a, b     shapes broadcast; integers become float32
+    returns  their common shape, floating point; the gradient shares itself by e**a and e**b:
+             half each where both are +inf, 0 where both are -inf
+    >>> import bedplate as bp
+    >>> bp.logaddexp(bp.tensor([0.0, 1000.0]), 0.0).tolist()
+    [0.6931471824645996, 1000.0]
     """
 
 

@@ -30,7 +30,7 @@ from bedplate.dtypes import (
 from bedplate.errors import DTypeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.arithmetic import add, multiply, remainder
-from bedplate.ops.bits import bitwise_and, right_shift
+from bedplate.ops.bits import bitwise_and, bitwise_right_shift
 from bedplate.ops.build import Value, as_type, broadcast_shapes, number
 from bedplate.ops.comparison import equal, greater_equal, less
 from bedplate.ops.convert import where
@@ -139,7 +139,7 @@ def _drawn(state: Value, shape: Shape, word: int, pair: bool) -> Value:
     else:
         index = index_along(state, 0, (size,), int64)
         low = as_type(bitwise_and(index, WORD), uint32)
-        high = as_type(right_shift(index, 32), uint32)
+        high = as_type(bitwise_right_shift(index, 32), uint32)
     inputs = (low, high, draw_low, draw_high, key_low, key_high)
     return reshape(apply(PHILOX, inputs, {"word": word, "pair": pair}), shape)
 
@@ -149,7 +149,9 @@ def words(state: Value, shape: Shape, count: int) -> tuple[Value, ...]:
     if count == 1:
         return (_drawn(state, shape, 0, pair=False),)
     pairs = [_drawn(state, shape, word, pair=True) for word in range(0, count, 2)]
-    halves = [(as_type(both, uint32), as_type(right_shift(both, 32), uint32)) for both in pairs]
+    halves = [
+        (as_type(both, uint32), as_type(bitwise_right_shift(both, 32), uint32)) for both in pairs
+    ]
     return tuple(word for pair in halves for word in pair)
 
 
@@ -159,11 +161,11 @@ def unit(bits: tuple[Value, ...], dtype: DType) -> Value:
     bits     one word, or two for float64
     """
     if dtype is float64:
-        high = as_type(right_shift(bits[0], 5), float64)
-        low = as_type(right_shift(bits[1], 6), float64)
+        high = as_type(bitwise_right_shift(bits[0], 5), float64)
+        low = as_type(bitwise_right_shift(bits[1], 6), float64)
         return multiply(add(multiply(high, 2.0**26), low), 2.0**-53)
     precision = PRECISION[dtype]
-    top = as_type(right_shift(bits[0], 32 - precision), int32)
+    top = as_type(bitwise_right_shift(bits[0], 32 - precision), int32)
     return multiply(as_type(top, dtype), 2.0**-precision)
 
 
@@ -204,10 +206,10 @@ def normal(
     """
     target = as_random_dtype("normal", dtype)
     if target is float64:
-        place = as_type(right_shift(_drawn(state, shape, 0, pair=True), 12), int64)
+        place = as_type(bitwise_right_shift(_drawn(state, shape, 0, pair=True), 12), int64)
         middle = multiply(add(as_type(place, float64), 0.5), 2.0**-52)
     else:
-        place = as_type(right_shift(_drawn(state, shape, 0, pair=False), 9), int32)
+        place = as_type(bitwise_right_shift(_drawn(state, shape, 0, pair=False), 9), int32)
         middle = multiply(add(as_type(place, float32), 0.5), 2.0**-23)
     return as_type(add(multiply(normal_quantile(middle), std), mean), target)
 

@@ -23,10 +23,10 @@ from bedplate.ops.attention import attention
 from bedplate.ops.bits import (
     bitwise_and,
     bitwise_invert,
+    bitwise_left_shift,
     bitwise_or,
+    bitwise_right_shift,
     bitwise_xor,
-    left_shift,
-    right_shift,
 )
 from bedplate.ops.comparison import (
     equal,
@@ -63,15 +63,28 @@ from bedplate.ops.cumulative import (
     linear_recurrence,
     logcumsumexp,
 )
-from bedplate.ops.exponential import exp, exp2, expm1, log, log10, log1p, log2, rsqrt, sqrt
+from bedplate.ops.exponential import (
+    exp,
+    exp2,
+    expm1,
+    log,
+    log10,
+    log1p,
+    log2,
+    logaddexp,
+    rsqrt,
+    sqrt,
+)
 from bedplate.ops.exponential import pow_ as pow
 from bedplate.ops.extremes import clip, maximum, minimum
+from bedplate.ops.floats import copysign, hypot, nextafter, signbit
 from bedplate.ops.gather import embedding, take, take_along_axis
 from bedplate.ops.losses import cross_entropy, mse_loss
 from bedplate.ops.matmul import matmul
 from bedplate.ops.norms import layer_norm, rms_norm
 from bedplate.ops.positions import argmax, argmin
 from bedplate.ops.quantile import normal_quantile
+from bedplate.ops.rearrange import broadcast_arrays, diff, meshgrid, repeat, roll, tile
 from bedplate.ops.reduce import prod
 from bedplate.ops.reduce import all_ as all
 from bedplate.ops.reduce import any_ as any
@@ -127,7 +140,9 @@ class Methods(Operators):
     atanh = atanh
     bitwise_and = bitwise_and
     bitwise_invert = bitwise_invert
+    bitwise_left_shift = bitwise_left_shift
     bitwise_or = bitwise_or
+    bitwise_right_shift = bitwise_right_shift
     bitwise_xor = bitwise_xor
     conv1d = conv1d
     conv2d = conv2d
@@ -135,6 +150,7 @@ class Methods(Operators):
     conv_transpose1d = conv_transpose1d
     conv_transpose2d = conv_transpose2d
     conv_transpose3d = conv_transpose3d
+    copysign = copysign
     cosh = cosh
     cummax = cummax
     cummin = cummin
@@ -142,27 +158,33 @@ class Methods(Operators):
     cumsum = cumsum
     cumulative_prod = cumulative_prod
     cumulative_sum = cumulative_sum
+    diff = diff
     equal = equal
     fmod = fmod
     greater = greater
     greater_equal = greater_equal
+    hypot = hypot
     layer_norm = layer_norm
-    left_shift = left_shift
     less = less
     less_equal = less_equal
     linear_recurrence = linear_recurrence
+    logaddexp = logaddexp
     logcumsumexp = logcumsumexp
     logical_xor = logical_xor
     matrix_transpose = matrix_transpose
     mse_loss = mse_loss
+    nextafter = nextafter
     not_equal = not_equal
     pad = pad
     positive = positive
-    right_shift = right_shift
+    repeat = repeat
     rms_norm = rms_norm
+    roll = roll
     rope = rope
     safe_inv = safe_inv
+    signbit = signbit
     sinh = sinh
+    tile = tile
 
 
 __all__ = [
@@ -183,8 +205,11 @@ __all__ = [
     "attention",
     "bitwise_and",
     "bitwise_invert",
+    "bitwise_left_shift",
     "bitwise_or",
+    "bitwise_right_shift",
     "bitwise_xor",
+    "broadcast_arrays",
     "broadcast_to",
     "ceil",
     "chunk",
@@ -196,6 +221,7 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "copysign",
     "cos",
     "cosh",
     "cross_entropy",
@@ -205,6 +231,7 @@ __all__ = [
     "cumsum",
     "cumulative_prod",
     "cumulative_sum",
+    "diff",
     "divide",
     "embedding",
     "equal",
@@ -222,11 +249,11 @@ __all__ = [
     "gelu",
     "greater",
     "greater_equal",
+    "hypot",
     "isfinite",
     "isinf",
     "isnan",
     "layer_norm",
-    "left_shift",
     "less",
     "less_equal",
     "linear_recurrence",
@@ -235,6 +262,7 @@ __all__ = [
     "log1p",
     "log2",
     "log_softmax",
+    "logaddexp",
     "logcumsumexp",
     "logical_and",
     "logical_not",
@@ -246,6 +274,7 @@ __all__ = [
     "max",
     "maximum",
     "mean",
+    "meshgrid",
     "min",
     "minimum",
     "moveaxis",
@@ -253,6 +282,7 @@ __all__ = [
     "multiply",
     "narrow",
     "negative",
+    "nextafter",
     "normal_quantile",
     "not_equal",
     "one_hot",
@@ -265,15 +295,17 @@ __all__ = [
     "reciprocal",
     "relu",
     "remainder",
+    "repeat",
     "reshape",
-    "right_shift",
     "rms_norm",
+    "roll",
     "rope",
     "round",
     "rsqrt",
     "safe_inv",
     "sigmoid",
     "sign",
+    "signbit",
     "silu",
     "sin",
     "sinh",
@@ -293,6 +325,7 @@ __all__ = [
     "take_along_axis",
     "tan",
     "tanh",
+    "tile",
     "transpose",
     "tril",
     "triu",
