@@ -21,6 +21,7 @@ from bedplate.compiler.program import (
 )
 from bedplate.compiler.reductions import BLOCK, accumulator_type
 from bedplate.compiler.uses import AccessUse, Context, Region, take_dims
+from bedplate.dtypes import int32
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
 
@@ -164,8 +165,9 @@ class ProgramBuilder:
         """A result in parts: (items, columns) for sums over rows, (rows, chunks) for long rows."""
         itemsize = accumulator_type(value).bits // 8
         parts = self._n_parts()
-        dtype = value.accumulate
-        direct = parts == 1 and dtype is node.dtype and dtype.kind != "b"
+        # truths accumulate as integers, see accumulator_type
+        dtype = int32 if value.accumulate.kind == "b" else value.accumulate
+        direct = parts == 1 and dtype is node.dtype
         buffer = self.context.buffer_of(node) if direct else self.context.builder.temp(
             numel(node) * parts * itemsize, "partial"
         )  # fmt: skip
