@@ -4,6 +4,8 @@ Two roots: `UserError` is a mistake that the caller can mend (a shape, a dtype, 
 device, a file, memory); `InternalError` is ours, and its message says so.
 """
 
+import numpy as np
+
 
 class BedplateError(Exception):
     """The root of all errors that Bedplate raises on purpose."""
@@ -51,6 +53,10 @@ class KernelError(UserError, TypeError):
 
 class KernelBoundsError(KernelError, IndexError):
     """A kernel read or wrote outside its memory; raised by the interpreter and in check mode."""
+
+
+class LinAlgError(UserError, np.linalg.LinAlgError):
+    """A matrix that an algorithm cannot treat: singular, not positive definite, not finite."""
 
 
 class CaptureError(UserError, RuntimeError):

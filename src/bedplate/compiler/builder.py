@@ -114,6 +114,8 @@ class Launch:
     checks: bool = False  # it may write to the error record
     in_place: list[tuple[BufferRef, BufferRef]] = field(default_factory=list)
     # pairs (read, written) that may be the same memory
+    host: tuple[Any, list[View], list[View]] | None = None
+    # instead of a kernel: a node whose NumPy reference is called, its inputs and outputs
     origin: Any = None  # the node or group it came from, for inspection
 
     def __repr__(self) -> str:
@@ -162,6 +164,17 @@ class PlanBuilder:
         )  # fmt: skip
         entry.origin = self._origin
         self.launches.append(entry)
+        return entry
+
+    def call_host(self, node: Any, inputs: list[View], outputs: list[View]) -> Launch:
+        """Enter the call of a node's NumPy reference. It may fail, so it counts as a check."""
+        reads, writes = [view.buffer for view in inputs], [view.buffer for view in outputs]
+        nbytes = sum(view.size * view.dtype.itemsize for view in (*inputs, *outputs))
+        entry = self.launch(
+            None, (), 1, reads=reads, writes=writes, nbytes=nbytes, name=f"numpy_{node.op.name}"
+        )
+        entry.host = (node, inputs, outputs)
+        entry.checks = True
         return entry
 
     def lowering(self, origin: Any, epilogue: Epilogue | None = None) -> None:

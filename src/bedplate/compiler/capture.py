@@ -12,6 +12,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+from bedplate.compiler.host import line_in, lines_of
 from bedplate.compiler.plan import ARENA, ERROR_WORDS, ERRORS, FIRST_INPUT, Plan, double_bits
 from bedplate.compiler.realise import find_plan, planning, project_outputs
 from bedplate.compiler.signature import Signature
@@ -31,7 +32,9 @@ class CapturedPlan:
 
     def __init__(self, roots: list[Node], donate: Sequence[tuple[int, Node]] = ()) -> None:
         project_outputs(roots)
-        signature = Signature(topological_order(roots), roots)
+        order = topological_order(roots)
+        signature = Signature(order, roots)
+        self._lines = lines_of(order)
         self.inputs = signature.inputs
         position = {node: i for i, node in enumerate(self.inputs)}
         wishes = tuple((result, position[node]) for result, node in donate if node in position)
@@ -70,16 +73,18 @@ class CapturedPlan:
     def run(self) -> None:
         """Run with the addresses that the caller has put in `slots`.
 
-        raises  IndexError if an index was out of range
+        raises  IndexError if an index was out of range, LinAlgError
         """
         plan = self.plan
-        errors = self._errors if plan.granted else None
         if self._arena is None and plan.arena_bytes:
             arena = allocate(plan.arena_bytes)  # freed when this returns
             self.slots[ARENA] = arena.address
-            plan.launch(self.slots, errors)
+            plan.launch(self.slots, self._errors, self._line)
         else:
-            plan.launch(self.slots, errors)
+            plan.launch(self.slots, self._errors, self._line)
         if self._errors[0]:
             self._errors[0] = 0
-            plan.raise_index_error(self._errors)
+            plan.raise_index_error(self._errors, self._line)
+
+    def _line(self, node: Node) -> str:
+        return line_in(self._lines, node)

@@ -62,7 +62,8 @@ class Explanation:
         return "\n\n".join(kernel.assembly(target) for kernel in self._kernels())
 
     def _kernels(self) -> list:
-        return list({id(x.kernel): x.kernel for x in self.launches()}.values())
+        launches = [launch for launch in self.launches() if launch.kernel is not None]
+        return list({id(x.kernel): x.kernel for x in launches}.values())
 
     def __str__(self) -> str:
         return f"graph:\n{self.graph}\n\n{self.passes()}\n\nplan:\n{self.schedule()}"

@@ -111,7 +111,7 @@ class Fuser:
                     self._try_merge(producer, here)
 
     def _single(self, node: Node) -> Group:
-        kind = {"kernel": KERNEL, "assemble": ASSEMBLE}.get(node.op.kind, FUSED)
+        kind = {"kernel": KERNEL, "host": KERNEL, "assemble": ASSEMBLE}.get(node.op.kind, FUSED)
         group = Group(kind, numel(node), members=[node], bits=1 << self.place[node])
         group.position = self.place[node]
         group.sources = {self.access_of(source).base for source in node.inputs}

@@ -96,6 +96,9 @@ class Lowering:
     def _kernel(self, node: Node) -> None:
         inputs = [self.view_of(source) for source in node.inputs]
         outputs = self._output_views(node)
+        if node.op.kind == "host":
+            self.builder.call_host(with_inputs(node, ()), inputs, outputs)
+            return
         if node.op.lower is None:
             raise InternalError(f"{node.op.name} has no lowering")
         node.op.lower(self.builder, node, inputs, outputs)

@@ -18,6 +18,7 @@ from bedplate.compiler.builder import BufferRef, Launch, View
 from bedplate.compiler.debug import show_run
 from bedplate.compiler.fuse import Fuser
 from bedplate.compiler.groups import Group
+from bedplate.compiler.host import HostTask, place_of
 from bedplate.compiler.lower import Lowering
 from bedplate.compiler.memory_plan import plan_memory
 from bedplate.compiler.passes.pipeline import Step, run_passes
@@ -31,6 +32,7 @@ from bedplate.memory import allocate
 
 ARENA, ERRORS, FIRST_INPUT = 0, 1, 2
 ERROR_WORDS = 8
+LineOf = Callable[[Node], str]
 
 
 @dataclass
@@ -49,8 +51,8 @@ class Plan:
     output_bytes of each output, in slot order
     sites        the checked indices, by number
     granted      pairs (output, input): the output may be written over the input
-    checked      regions after which all indices have been checked; nothing granted is written
-                 before
+    stops        (regions, host tasks): after so many regions the run looks whether an index was
+                 out of range, and calls the tasks. Nothing granted is written before the last
     """
 
     native: NativePlan
@@ -64,14 +66,17 @@ class Plan:
     groups: list[Group] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     granted: list[tuple[int, int]] = field(default_factory=list)
-    checked: int = 0
+    stops: list[tuple[int, list[HostTask]]] = field(default_factory=list)
 
-    def run(self, inputs: Sequence[Any], scalars: Sequence[float]) -> list[Any]:
+    def run(
+        self, inputs: Sequence[Any], scalars: Sequence[float], line: LineOf = Node.line
+    ) -> list[Any]:
         """The blocks of the results.
 
         inputs   blocks, in the order of the placeholders
         scalars  the run-time numbers, in order
-        raises   IndexError if an index was out of range
+        line     names the user's line of a node that failed
+        raises   IndexError if an index was out of range, LinAlgError
         """
         outputs = [allocate(nbytes) for nbytes in self.output_bytes]
         arena = allocate(self.arena_bytes) if self.arena_bytes else None
@@ -87,41 +92,44 @@ class Plan:
             slots[position] = double_bits(number)
             position += 1
         if config.check:
-            self._run_watched(slots, [*inputs, *outputs, arena], errors)
+            self._run_watched(slots, [*inputs, *outputs, arena], errors, line)
         else:
-            self.launch(slots)
+            self.launch(slots, errors, line)
         if errors[0]:
-            self.raise_index_error(errors)
+            self.raise_index_error(errors, line)
         return [(inputs if r.alias else outputs)[r.index] for r in self.results]
 
-    def _run_watched(self, slots: Any, blocks: list[Any], errors: Any) -> None:
+    def _run_watched(self, slots: Any, blocks: list[Any], errors: Any, line: LineOf) -> None:
         """Run kernels that check each access against the memory that the plan was given."""
         memory = [(block.address, block.nbytes) for block in blocks if block is not None]
         memory += [(ctypes.addressof(x), ctypes.sizeof(x)) for x in (slots, errors)]
         with watch([*memory, self.native.extent]):
-            self.native.run(slots)
+            self.launch(slots, errors, line)
 
-    def launch(self, slots: Any, errors: Any = None) -> None:
+    def launch(self, slots: Any, errors: Any, line: LineOf = Node.line) -> None:
         """Run on bound slots.
 
-        errors   the error record: stop after the last check of an index if it has found a fault
+        errors   the error record; a run whose indices were wrong ends at the next stop
+        raises   LinAlgError
         """
-        if errors is None or not self.checked:
-            self.native.run(slots)
-        else:
-            self.native.run(slots, 0, self.checked)
+        first = 0
+        for regions, tasks in self.stops:
+            self.native.run(slots, first, regions)
+            first = regions
             if errors[0]:
                 return
-            self.native.run(slots, self.checked)
+            for task in tasks:
+                task.run(slots, line)
+        self.native.run(slots, first)
         if config.debug:
             show_run(self.regions, self.native.region_seconds)
 
-    def raise_index_error(self, errors: Any) -> None:
+    def raise_index_error(self, errors: Any, line: LineOf = Node.line) -> None:
         """Name the index that was out of range, and the line that used it."""
         node = self.sites[errors[1]]
         raise IndexError(
             f"{node.attributes['what']}: index {errors[2]} is out of range for size {errors[3]}\n"
-            f"  used at {node.line()}"
+            f"  used at {line(node)}"
         )
 
 
@@ -154,15 +162,16 @@ def compile_plan(
     builder = lowering.run(groups)
     regions = schedule(builder.launches)
     granted = _granted(regions, wishes, results, lowering, final, access)
-    checked = checked_regions(regions)
     arena_bytes = plan_memory(regions)
     n_slots = FIRST_INPUT + n_inputs + len(output_bytes) + n_scalars
-    native = NativePlan([[_task(launch) for launch in region] for region in regions], n_slots)
+    tasks = [[_task(x) for x in region if x.host is None] for region in regions]
+    native = NativePlan(tasks, n_slots)
+    stops = _stops(regions, bool(granted))
     if not keep_steps:
         _forget(regions, groups)
     return Plan(
         native, n_inputs, n_scalars, output_bytes, results, arena_bytes, lowering.sites, regions,
-        groups, steps, granted, checked,
+        groups, steps, granted, stops,
     )  # fmt: skip
 
 
@@ -172,7 +181,22 @@ def _forget(regions: list[list[Launch]], groups: list[Group]) -> None:
     for region in regions:
         for launch in region:
             launch.words, launch.reads, launch.writes = [], [], []
-            launch.in_place, launch.origin = [], None
+            launch.in_place, launch.origin, launch.host = [], None, None
+
+
+def _stops(regions: list[list[Launch]], grants: bool) -> list[tuple[int, list[HostTask]]]:
+    """See `Plan`: where host tasks are called, and the last check if a result overwrites."""
+    stops = []
+    for number, region in enumerate(regions, 1):
+        tasks = [_host_task(*launch.host) for launch in region if launch.host is not None]
+        if tasks or (grants and number == checked_regions(regions)):
+            stops.append((number, tasks))
+    return stops
+
+
+def _host_task(node: Node, inputs: list[View], outputs: list[View]) -> HostTask:
+    read, written = ([place_of(v, _word(v)) for v in views] for views in (inputs, outputs))
+    return HostTask(node, tuple(read), tuple(written))
 
 
 def _granted(

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from bedplate.compiler.host import line_in, lines_of
 from bedplate.compiler.plan import Plan, compile_plan
 from bedplate.compiler.signature import Signature
 from bedplate.config import config
@@ -129,7 +130,8 @@ def run_ordered(order: list[Node], roots: list[Node]) -> None:
     if None in inputs:
         raise _escaped(signature.inputs[inputs.index(None)])
     plan = find_plan(signature)
-    for root, block in zip(roots, plan.run(inputs, signature.scalars), strict=True):
+    blocks = plan.run(inputs, signature.scalars, lambda node: line_in(lines_of(order), node))
+    for root, block in zip(roots, blocks, strict=True):
         root.realise(block)
 
 

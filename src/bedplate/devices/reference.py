@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bedplate.devices.host_call import call_numpy
 from bedplate.errors import InternalError
 from bedplate.memory import Block
 
@@ -18,14 +19,19 @@ def run(node: Any) -> None:
     """Compute one node from its realised inputs, and store its value.
 
     node   a graph node whose inputs all have their values
-    raises InternalError if the op has no reference or breaks its own shape or dtype rule
+    raises InternalError if the op has no reference or breaks its own shape or dtype rule;
+           LinAlgError
     """
     reference = node.op.reference
     if reference is None:
         raise InternalError(f"{node.op.name} has no reference")
     arrays = [source.block if source.op.n_outputs > 1 else source.array() for source in node.inputs]
-    with np.errstate(all="ignore"):
-        result = reference(*arrays, **node.attributes)
+    if node.op.kind == "host":
+        results = call_numpy(node.op, arrays, node.attributes, node.line)
+        result = results if node.op.n_outputs > 1 else results[0]
+    else:
+        with np.errstate(all="ignore"):
+            result = reference(*arrays, **node.attributes)
     if node.op.n_outputs > 1:
         # read through `output` nodes, whose reference picks one of these
         node.realise(tuple(np.asarray(part) for part in result))

@@ -22,6 +22,7 @@ BY_NAME = {
     "view": "indices of the reader",
     "gather": "the compiler",
     "assemble": "the compiler",
+    "host": "NumPy",
 }
 
 

@@ -12,7 +12,9 @@ from bedplate.errors import InternalError
 from bedplate.ops.record import REGISTRY, NoGradient, Op, register
 from bedplate.ops.table import HEADINGS, table
 
-KINDS = {"leaf", "elementwise", "view", "reduce", "gather", "assemble", "kernel", "composed"}
+KINDS = {
+    "leaf", "elementwise", "view", "reduce", "gather", "assemble", "kernel", "host", "composed",
+}  # fmt: skip
 # what computes an op of each kind, beside the kinds that the compiler knows by name
 COMPUTED_BY = {"elementwise": "emit", "kernel": "lower", "composed": "expand"}
 # ops that are tested through others: leaves, projections, and a gradient that is an op

@@ -56,7 +56,7 @@ def _read_by_kernels(order: list[Node]) -> set[Node]:
     """Views that ops with kernels of their own read: they take strides as they come."""
     found: set[Node] = set()
     for node in order:
-        if node.op.kind in ("kernel", "assemble"):
+        if node.op.kind in ("kernel", "host", "assemble"):
             for source in node.inputs:
                 while is_alias(source):
                     found.add(source)
@@ -151,7 +151,7 @@ def _with_copies(roots: Roots) -> Roots:
             current = with_inputs(current, (_copy_of(current.inputs[0], copies),))
             known[current.inputs[0]] = identity(current.inputs[0])
             known[current] = access_of(current, {})
-        elif current.op.kind in ("kernel", "gather"):
+        elif current.op.kind in ("kernel", "host", "gather"):
             current = _readable(current, known, copies)
         new[node] = current
     return [_stored(new[root], known) for root in roots]
