@@ -1,56 +1,213 @@
-"""Activations and dropout as modules, to stand in a Sequential."""
+"""Activations and dropout as modules, to stand in a Sequential: a row each for the plain ones."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from bedplate.dtypes import DType, float32
 from bedplate.errors import SettingError
 from bedplate.nn import functional
 from bedplate.nn.module import Module
-from bedplate.tensor import Tensor
+from bedplate.nn.parameter import Parameter
+from bedplate.ops.reduce import OTHER_WORDS
+from bedplate.tensor import Tensor, full
 
 
-class ReLU(Module):
+class _Activation(Module):
+    """A function of one tensor; its further arguments are the settings of the module."""
+
+    function: ClassVar[Callable[..., Any]]
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        named = {OTHER_WORDS.get(name, name): value for name, value in named.items()}
+        bound = inspect.signature(self.function).bind(None, *arguments, **named)
+        self.settings = dict(list(bound.arguments.items())[1:])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return type(self).function(x, **self.settings)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
+
+
+class ReLU(_Activation):
     """max(x, 0)"""
 
+    function = staticmethod(functional.relu)
+
+
+class ReLU6(_Activation):
+    """min(max(x, 0), 6)"""
+
+    function = staticmethod(functional.relu6)
+
+
+class LeakyReLU(_Activation):
+    """x above 0, negative_slope x below"""
+
+    function = staticmethod(functional.leaky_relu)
+
+
+class RReLU(Module):
+    """x above 0, a random slope times x below; in use the middle slope; see `rrelu`.
+
+    >>> RReLU().eval()(Tensor([-6.0])).tolist()
+    [-1.375]
+    """
+
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3) -> None:
+        self.lower, self.upper = lower, upper
+
     def forward(self, x: Tensor) -> Tensor:
-        return functional.relu(x)
+        return functional.rrelu(x, self.lower, self.upper, self.training)
 
 
-class SiLU(Module):
-    """x * sigmoid(x)"""
+class PReLU(Module):
+    """x above 0, a trained slope times x below: one, or one for each channel (axis 1).
+
+    >>> PReLU()(Tensor([-4.0])).tolist()
+    [-1.0]
+    """
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, dtype: DType = float32) -> None:
+        self.weight = Parameter(full((num_parameters,), init, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        return functional.silu(x)
+        return functional.prelu(x, self.weight)
 
 
-class GELU(Module):
+class ELU(_Activation):
+    """x above 0, alpha (exp(x) - 1) below"""
+
+    function = staticmethod(functional.elu)
+
+
+class SELU(_Activation):
+    """1.0507 elu(x, 1.6733), which keeps mean 0 and variance 1 through depth"""
+
+    function = staticmethod(functional.selu)
+
+
+class CELU(_Activation):
+    """x above 0, alpha (exp(x / alpha) - 1) below"""
+
+    function = staticmethod(functional.celu)
+
+
+class GELU(_Activation):
     """x times the normal distribution's cumulative function at x"""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.gelu(x)
+    function = staticmethod(functional.gelu)
 
 
-class Tanh(Module):
+class SiLU(_Activation):
+    """x * sigmoid(x)"""
+
+    function = staticmethod(functional.silu)
+
+
+class Mish(_Activation):
+    """x tanh(log(1 + exp(x)))"""
+
+    function = staticmethod(functional.mish)
+
+
+class Softplus(_Activation):
+    """log(1 + exp(beta x)) / beta"""
+
+    function = staticmethod(functional.softplus)
+
+
+class Softsign(_Activation):
+    """x / (1 + |x|)"""
+
+    function = staticmethod(functional.softsign)
+
+
+class Tanh(_Activation):
     """tanh(x)"""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.tanh(x)
+    function = staticmethod(functional.tanh)
 
 
-class Sigmoid(Module):
+class Tanhshrink(_Activation):
+    """x - tanh(x)"""
+
+    function = staticmethod(functional.tanhshrink)
+
+
+class Hardshrink(_Activation):
+    """x where |x| > lambd, else 0"""
+
+    function = staticmethod(functional.hardshrink)
+
+
+class Softshrink(_Activation):
+    """x moved towards 0 by lambd"""
+
+    function = staticmethod(functional.softshrink)
+
+
+class Threshold(_Activation):
+    """x where x > threshold, else value"""
+
+    function = staticmethod(functional.threshold)
+
+
+class Sigmoid(_Activation):
     """1 / (1 + exp(-x))"""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.sigmoid(x)
+    function = staticmethod(functional.sigmoid)
 
 
-class Softmax(Module):
+class LogSigmoid(_Activation):
+    """-log(1 + exp(-x))"""
+
+    function = staticmethod(functional.logsigmoid)
+
+
+class Hardsigmoid(_Activation):
+    """min(max(x + 3, 0), 6) / 6"""
+
+    function = staticmethod(functional.hardsigmoid)
+
+
+class Hardswish(_Activation):
+    """x min(max(x + 3, 0), 6) / 6"""
+
+    function = staticmethod(functional.hardswish)
+
+
+class Hardtanh(_Activation):
+    """min(max(x, min_val), max_val)"""
+
+    function = staticmethod(functional.hardtanh)
+
+
+class GLU(_Activation):
+    """a sigmoid(b) with a and b the halves of x along one axis"""
+
+    function = staticmethod(functional.glu)
+
+
+class Softmax(_Activation):
     """exp(x) over its sum along one axis"""
 
-    def __init__(self, axis: int = -1) -> None:
-        self.axis = axis
+    function = staticmethod(functional.softmax)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.softmax(x, axis=self.axis)
+
+class Softmin(_Activation):
+    """exp(-x) over its sum along one axis"""
+
+    function = staticmethod(functional.softmin)
+
+
+class LogSoftmax(_Activation):
+    """The logarithm of exp(x) over its sum along one axis"""
+
+    function = staticmethod(functional.log_softmax)
 
 
 class Identity(Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bedplate.nn.attention import attention
+from bedplate.nn.noise import dropout, gumbel_softmax, rrelu
 from bedplate.ops.activations import gelu, relu, sigmoid, silu, softplus
 from bedplate.ops.convolution import (
     conv1d,
@@ -18,7 +19,7 @@ from bedplate.ops.norms import layer_norm, rms_norm
 from bedplate.ops.rope import rope, swiglu
 from bedplate.ops.softmax import log_softmax, logsumexp, softmax
 from bedplate.ops.trigonometry import tanh
-from bedplate.tensor import Tensor, network, random
+from bedplate.tensor import Tensor, network
 from bedplate.tensor.network import *
 
 
@@ -35,20 +36,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return y if bias is None else y + bias
 
 
-def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Zero each element with probability p, scale the others by 1 / (1 - p).
-
-    x          any shape; floating point
-    training   off: x as it is
-    returns    shape and dtype of x
-    raises     ValueError for a probability outside [0, 1]
-    >>> import bedplate as bp
-    >>> dropout(bp.ones((3,)), 0.5, training=False).tolist()
-    [1.0, 1.0, 1.0]
-    """
-    return random.dropout(x, p) if training and p > 0 else x
-
-
 __all__ = [
     "attention",
     "conv1d",
@@ -61,6 +48,7 @@ __all__ = [
     "dropout",
     "embedding",
     "gelu",
+    "gumbel_softmax",
     "layer_norm",
     "linear",
     "log_softmax",
@@ -69,6 +57,7 @@ __all__ = [
     "relu",
     "rms_norm",
     "rope",
+    "rrelu",
     "sigmoid",
     "silu",
     "softmax",

@@ -1,4 +1,4 @@
-"""Activation functions, element by element."""
+"""Activation functions that are smooth, and relu; piecewise.py has those with kinks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import numpy as np
 
 from bedplate import kernel as language
 from bedplate.dtypes import FLOATS
+from bedplate.errors import ShapeError
 from bedplate.kernel import maths
-from bedplate.ops.arithmetic import multiply
-from bedplate.ops.build import Value, number
+from bedplate.ops.arithmetic import abs_, multiply
+from bedplate.ops.build import Value, as_type, normalised_axis, number
 from bedplate.ops.comparison import greater
 from bedplate.ops.convert import where
-from bedplate.ops.elementwise import NUMBERS, in_float32, unary
+from bedplate.ops.elementwise import NUMBERS, in_float32, rounded_once, unary
 from bedplate.ops.exponential import exp
+from bedplate.ops.reduce import axis_words
+from bedplate.ops.refusal import refuse
+from bedplate.ops.regions import narrow
 from bedplate.ops.samples import floats, integers, one
 from bedplate.ops.trigonometry import tanh
 
@@ -192,10 +196,98 @@ def softplus_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]
     samples=(*one(), floats((7,), low=-30, high=30)),
     dtypes=FLOATS,
 )
-def softplus(x: Value) -> Value:
-    """A smooth relu: y = log(1 + exp(x)); no overflow on either side.
+def _softplus(x: Value) -> Value:
+    """A smooth relu: y = log(1 + exp(x))."""
 
+
+def softplus(x: Value, beta: float = 1.0, threshold: float | None = None) -> Value:
+    """A smooth relu: y = log(1 + exp(beta x)) / beta; no overflow on either side.
+
+    threshold  above it (of beta x) y = x, as in PyTorch; not needed here, hence None
+    raises     ValueError for a beta that is not positive
     >>> import bedplate as bp
     >>> bp.softplus(bp.tensor([1000.0, -1000.0])).tolist()
     [1000.0, 0.0]
     """
+    if beta == 1.0 and threshold is None:
+        return _softplus(x)
+    if not beta > 0:
+        raise ValueError(f"softplus: beta must be positive, got {beta}")
+    return _scaled_softplus(x, beta, threshold)
+
+
+@rounded_once
+def _scaled_softplus(x: Value, beta: float, threshold: float | None) -> Value:
+    y = _softplus(x * beta) / beta
+    return y if threshold is None else where(x * beta > threshold, x, y)
+
+
+@rounded_once
+def logsigmoid(x: Value) -> Value:
+    """The logarithm of the sigmoid: y = -log(1 + exp(-x)); no overflow on either side.
+
+    >>> import bedplate as bp
+    >>> bp.nn.functional.logsigmoid(bp.tensor([1000.0, -1000.0])).tolist()
+    [-0.0, -1000.0]
+    """
+    return -_softplus(-x)
+
+
+@rounded_once
+def mish(x: Value) -> Value:
+    """A smooth, not monotonic relu: y = x tanh(log(1 + exp(x))).
+
+    source   Misra 2019, arXiv:1908.08681
+    >>> import bedplate as bp
+    >>> bp.nn.functional.mish(bp.tensor([0.0, 1000.0])).tolist()
+    [0.0, 1000.0]
+    """
+    return x * tanh(_softplus(x))
+
+
+@rounded_once
+def softsign(x: Value) -> Value:
+    """A sigmoid with slow tails: y = x / (1 + |x|).
+
+    >>> import bedplate as bp
+    >>> bp.nn.functional.softsign(bp.tensor([0.0, -3.0])).tolist()
+    [0.0, -0.75]
+    """
+    return x / (1 + abs_(x))
+
+
+@rounded_once
+def tanhshrink(x: Value) -> Value:
+    """What tanh takes away: y = x - tanh(x).
+
+    returns  exact to a rounding of x, so not relative to y where x is near 0
+    >>> import bedplate as bp
+    >>> bp.nn.functional.tanhshrink(bp.tensor([0.0, 1000.0])).tolist()
+    [0.0, 999.0]
+    """
+    return x - tanh(x)
+
+
+@axis_words
+def glu(x: Value, axis: int = -1) -> Value:
+    """The gated linear unit: y = a sigmoid(b) with a and b the halves of x along an axis.
+
+    axis     of even size; `dim` works too
+    returns  shape of x with the axis half as long
+    raises   ShapeError for an axis of odd size
+    source   Dauphin et al. 2016, arXiv:1612.08083
+    >>> import bedplate as bp
+    >>> bp.nn.functional.glu(bp.tensor([3.0, 0.0])).tolist()
+    [1.5]
+    """
+    axis = normalised_axis("glu", axis, len(x.shape), x)
+    if x.shape[axis] % 2:
+        refuse(ShapeError, "glu", f"axis {axis} has an odd size", {"x": x},
+               "its halves are the values and the gates")  # fmt: skip
+    half = x.shape[axis] // 2
+    return _gated(narrow(x, axis, 0, half), narrow(x, axis, half, half))
+
+
+@rounded_once
+def _gated(x: Value, gate: Value) -> Value:
+    return x * sigmoid(as_type(gate, x.dtype))

@@ -9,23 +9,33 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from bedplate import kernel as language
-from bedplate.dtypes import FLOATS, INTEGERS, DType, bfloat16, bool_, float16, float32
+from bedplate.dtypes import COMPLEX, FLOATS, INTEGERS, DType, bfloat16, bool_, float16, float32
 from bedplate.errors import DTypeError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Shape
-from bedplate.ops.build import Function, Value, apply_promoted, as_type, broadcast_shapes
+from bedplate.ops.build import (
+    Function,
+    Value,
+    apply_promoted,
+    as_type,
+    broadcast_shapes,
+    promoted,
+)
 from bedplate.ops.leaves import constant
 from bedplate.ops.record import Gradient, NoGradient, Op, Sample, register
 from bedplate.ops.refusal import refuse_inputs
 
 NUMBERS = INTEGERS + FLOATS
+INEXACT = FLOATS + COMPLEX
 ANY = (bool_, *INTEGERS, *FLOATS)
 PLAIN_NUMBERS = (float, int)
 NARROW_FLOATS = (float16.numpy, bfloat16.numpy)
+
+Result = DType | Callable[[DType], DType] | None
 
 NOT_DIFFERENTIABLE = NoGradient("its values are not real numbers that vary smoothly")
 
@@ -38,7 +48,7 @@ def flat_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, ...
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
     """A NumPy function that computes float16 and bfloat16 in float32, without warnings.
 
-    The result has the dtype of the first array, unless it is bool.
+    The result has the dtype of the first array, unless it is bool or either of them is complex.
     """
 
     @functools.wraps(function)
@@ -48,7 +58,8 @@ def widened(function: Callable[..., Any]) -> Callable[..., Any]:
             arrays = tuple(a.astype(np.float32) if a.dtype == dtype else a for a in arrays)
         with np.errstate(all="ignore"):
             result = np.asarray(function(*arrays, **attributes))
-            return result if result.dtype == np.bool_ else result.astype(dtype)
+            own = result.dtype == np.bool_ or dtype.kind == "c" or result.dtype.kind == "c"
+            return result if own else result.astype(dtype)
 
     return reference
 
@@ -82,7 +93,25 @@ def in_float32(gradient: Gradient) -> Gradient:
     return widened_gradient
 
 
-def rule(name: str, accepted: tuple[DType, ...], result: DType | None) -> Callable[..., Any]:
+def rounded_once(function: Function) -> Function:
+    """A function composed of ops that computes float16 and bfloat16 in float32 and narrows once.
+
+    Its first argument is promoted as a record with `promote="float"` does it.
+    """
+
+    @functools.wraps(function)
+    def computed(x: Value, *arguments: Any, **named: Any) -> Value:
+        if getattr(x, "dtype", None) not in FLOATS:
+            (x,) = promoted(function.__name__, (x,), to_float=True)
+        dtype = x.dtype
+        if dtype is not float16 and dtype is not bfloat16:
+            return function(x, *arguments, **named)
+        return as_type(function(as_type(x, float32), *arguments, **named), dtype)
+
+    return computed
+
+
+def rule(name: str, accepted: tuple[DType, ...], result: Result) -> Callable[..., Any]:
     """The shape and dtype rule: inputs of one dtype broadcast; the result has it, or `result`."""
     allowed = frozenset(accepted)
 
@@ -97,26 +126,37 @@ def rule(name: str, accepted: tuple[DType, ...], result: DType | None) -> Callab
                 if other.shape != shape:
                     shape = broadcast_shapes(name, inputs)
         if dtype not in allowed:
-            expected = ", ".join(d.name for d in accepted)
-            refuse_inputs(
-                DTypeError, name, "no such op for this dtype", inputs, f"expected one of {expected}"
-            )
-        return shape, result or dtype
+            refuse_dtype(name, inputs, accepted)
+        if result is None:
+            return shape, dtype
+        return shape, result if isinstance(result, DType) else result(dtype)
 
     return infer
+
+
+def refuse_dtype(name: str, inputs: tuple[Any, ...], accepted: tuple[DType, ...]) -> NoReturn:
+    """Refuse the dtype of the first input, with what would be accepted."""
+    advice = [f"expected one of {', '.join(d.name for d in accepted)}"]
+    if inputs[0].dtype.kind == "c":
+        advice.append("for complex numbers it says nothing: take bp.real, bp.imag or bp.abs first")
+    refuse_inputs(DTypeError, name, "no such op for this dtype", inputs, *advice)
 
 
 def row(
     declared: Function,
     reference: Callable[..., Any],
-    emit: Callable[..., Any],
+    emit: Callable[..., Any] | None,
     gradient: Gradient | NoGradient,
     promote: str,
     dtypes: tuple[DType, ...],
-    result: DType | None,
+    result: Result,
     samples: tuple[Sample, ...],
 ) -> Op:
-    """The registered record of an elementwise op; `emit` takes type and values."""
+    """The registered record of an elementwise op; `emit` takes type and values.
+
+    emit     None for an op that only complex numbers have: it is gone before kernels are made
+    result   the dtype of the result, or a function that gives it of the inputs'; None: theirs
+    """
     name = declared.__name__.strip("_")
     return register(
         Op(
@@ -125,7 +165,7 @@ def row(
             rule(name, dtypes, result),
             reference=widened(reference),
             gradient=gradient,
-            emit=functools.partial(emit_wide, emit),
+            emit=None if emit is None else functools.partial(emit_wide, emit),
             promote=promote,
             dtypes=dtypes,
             samples=samples,
@@ -137,12 +177,12 @@ def row(
 def unary(
     *,
     reference: Callable[..., Any],
-    emit: Callable[..., Any],
+    emit: Callable[..., Any] | None,
     gradient: Gradient | NoGradient,
     samples: tuple[Sample, ...],
     dtypes: tuple[DType, ...] = FLOATS,
     promote: str = "float",
-    result: DType | None = None,
+    result: Result = None,
 ) -> Callable[[Callable[[Any], Any]], Callable[[Value], Value]]:
     """Make an op of one input; its arguments are the fields of the record."""
 
@@ -165,12 +205,12 @@ def unary(
 def binary(
     *,
     reference: Callable[..., Any],
-    emit: Callable[..., Any],
+    emit: Callable[..., Any] | None,
     gradient: Gradient | NoGradient,
     samples: tuple[Sample, ...],
     dtypes: tuple[DType, ...] = NUMBERS,
     promote: str = "common",
-    result: DType | None = None,
+    result: Result = None,
 ) -> Callable[[Callable[[Any, Any], Any]], Callable[[Value, Value], Value]]:
     """Make an op of two inputs; its arguments are the fields of the record."""
 

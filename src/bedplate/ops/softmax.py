@@ -100,6 +100,18 @@ def softmax(x: Value, axis: int = -1) -> Value:
     return x._alias() if 0 in x.shape else apply(SOFTMAX, (x,), {"axis": axis})
 
 
+@axis_words
+def softmin(x: Value, axis: int = -1) -> Value:
+    """Shares that are largest where x is smallest: y = softmax(-x).
+
+    axis     along which the shares add up; `dim` works too
+    >>> import bedplate as bp
+    >>> bp.nn.functional.softmin(bp.tensor([0.0, 1000.0])).tolist()
+    [1.0, 0.0]
+    """
+    return softmax(-x, axis)
+
+
 def log_softmax_gradient(grad_out: Value, inputs: Any, output: Value, *, axis: int) -> tuple[Any]:
     """g - exp(y) sum(g)"""
     grad = wide(grad_out)

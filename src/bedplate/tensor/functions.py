@@ -43,6 +43,16 @@ from bedplate.ops.comparison import (
     logical_xor,
     not_equal,
 )
+from bedplate.ops.complex_parts import (
+    as_complex,
+    as_real,
+    conj,
+    imag,
+    real,
+    view_as_complex,
+    view_as_real,
+)
+from bedplate.ops.complex_parts import complex_ as complex
 from bedplate.ops.convert import astype, where
 from bedplate.ops.convolution import (
     conv1d,
@@ -96,6 +106,7 @@ from bedplate.ops.rope import rope, swiglu
 from bedplate.ops.rounding import ceil, floor, trunc
 from bedplate.ops.rounding import round_ as round
 from bedplate.ops.softmax import log_softmax, logsumexp, softmax
+from bedplate.ops.sorting import argsort, sort
 from bedplate.ops.statistics import mean, std, var
 from bedplate.ops.trigonometry import (
     acos,
@@ -134,6 +145,9 @@ class Methods(Operators):
 
     acos = acos
     acosh = acosh
+    argsort = argsort
+    as_complex = as_complex
+    as_real = as_real
     asin = asin
     asinh = asinh
     atan = atan
@@ -144,6 +158,7 @@ class Methods(Operators):
     bitwise_or = bitwise_or
     bitwise_right_shift = bitwise_right_shift
     bitwise_xor = bitwise_xor
+    conj = conj
     conv1d = conv1d
     conv2d = conv2d
     conv3d = conv3d
@@ -184,7 +199,10 @@ class Methods(Operators):
     safe_inv = safe_inv
     signbit = signbit
     sinh = sinh
+    sort = sort
     tile = tile
+    view_as_complex = view_as_complex
+    view_as_real = view_as_real
 
 
 __all__ = [
@@ -196,6 +214,9 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
+    "argsort",
+    "as_complex",
+    "as_real",
     "asin",
     "asinh",
     "astype",
@@ -214,7 +235,9 @@ __all__ = [
     "ceil",
     "chunk",
     "clip",
+    "complex",
     "concat",
+    "conj",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -250,6 +273,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
+    "imag",
     "isfinite",
     "isinf",
     "isnan",
@@ -292,6 +316,7 @@ __all__ = [
     "positive",
     "pow",
     "prod",
+    "real",
     "reciprocal",
     "relu",
     "remainder",
@@ -311,6 +336,7 @@ __all__ = [
     "sinh",
     "softmax",
     "softplus",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -332,6 +358,8 @@ __all__ = [
     "trunc",
     "unstack",
     "var",
+    "view_as_complex",
+    "view_as_real",
     "where",
     "zeros_like",
 ]
