@@ -29,11 +29,28 @@ from bedplate.tensor.creation import (
     tensor,
     zeros,
 )
+from bedplate.tensor.data_types import (
+    broadcast_shapes,
+    can_cast,
+    finfo,
+    iinfo,
+    isdtype,
+    result_type,
+)
 from bedplate.tensor.files import load, save
 from bedplate.tensor.functions import *
 from bedplate.tensor.jit import jit
 from bedplate.tensor.primitives import TensorOps
 from bedplate.tensor.random import Generator, manual_seed
+from bedplate.tensor.standard import (
+    __array_api_version__,
+    __array_namespace_info__,
+    e,
+    inf,
+    nan,
+    newaxis,
+    pi,
+)
 from bedplate.tensor.tensor import Tensor
 from bedplate.tensor.values import synchronize
 
@@ -43,28 +60,41 @@ __all__ = [
     "Operation",
     "Tensor",
     "TensorOps",
+    "__array_api_version__",
+    "__array_namespace_info__",
     "arange",
     "asarray",
+    "broadcast_shapes",
+    "can_cast",
     "check_operation",
+    "e",
     "empty",
     "empty_like",
     "enable_grad",
     "explain",
     "eye",
+    "finfo",
     "from_dlpack",
     "from_numpy",
     "full",
     "grad",
     "gradcheck",
     "gradgradcheck",
+    "iinfo",
+    "inf",
+    "isdtype",
     "jit",
     "jvp",
     "linspace",
     "load",
     "manual_seed",
+    "nan",
+    "newaxis",
     "no_grad",
     "ones",
+    "pi",
     "random",
+    "result_type",
     "save",
     "synchronize",
     "tensor",
