@@ -65,6 +65,7 @@ ALL = (
 )  # fmt: skip
 FLOATS = tuple(d for d in ALL if d.kind == "f")
 INTEGERS = tuple(d for d in ALL if d.kind in "iu")
+COMPLEX = (complex64, complex128)
 BY_NAME = {d.name: d for d in ALL}
 _BY_NUMPY = {d.numpy: d for d in ALL}
 
@@ -144,6 +145,17 @@ def _promote(a: DType, b: DType) -> DType:
         return b
     # a float and a complex
     return complex128 if float64 in (a, b) or complex128 in (a, b) else complex64
+
+
+def real_dtype(dtype: DType) -> DType:
+    """The dtype of the parts of a complex number; what is not complex stays.
+
+    >>> real_dtype(complex64), real_dtype(complex128), real_dtype(float16)
+    (bedplate.float32, bedplate.float64, bedplate.float16)
+    """
+    if dtype.kind != "c":
+        return dtype
+    return float64 if dtype is complex128 else float32
 
 
 _TABLE: dict[tuple[DType, DType], DType] = {}

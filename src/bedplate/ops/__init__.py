@@ -1,6 +1,7 @@
 """The ops floor: what each operation is. Start at record.py; operators.py gives the overview."""
 
 from bedplate.ops import attention as attention
+from bedplate.ops import complex_forms as complex_forms
 from bedplate.ops import convolution as convolution
 from bedplate.ops import floats as floats
 from bedplate.ops import losses as losses

@@ -10,11 +10,11 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from bedplate.dtypes import DType, float32, promote, scalar_dtype
+from bedplate.dtypes import DType, float32, promote, real_dtype, scalar_dtype
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Shape
 from bedplate.ops.leaves import constant
-from bedplate.ops.record import Op
+from bedplate.ops.record import REGISTRY, Op
 from bedplate.ops.refusal import refuse_inputs
 
 Value = Any  # a Tensor, a Node, or a Python number where another argument is a value
@@ -57,13 +57,20 @@ def first_value(op: str, arguments: tuple[Any, ...]) -> Any:
     raise TypeError(f"{op}: expected a tensor, got {names}; make one with bp.tensor(...)")
 
 
-def number(like: Value, scalar: bool | int | float, dtype: DType | None = None) -> Value:
+Number = bool | int | float | complex
+
+
+def number(like: Value, scalar: Number, dtype: DType | None = None) -> Value:
     """A Python number as a value of the class, the device and (by default) the dtype of `like`."""
-    return like._from_node(constant(scalar, dtype or like.dtype, like.device))
+    dtype = dtype or like.dtype
+    if dtype.kind != "c":
+        return like._from_node(constant(scalar, dtype, like.device))
+    parts = [constant(part, real_dtype(dtype), like.device) for part in (scalar.real, scalar.imag)]
+    return like._from_node(parts[0]._apply(REGISTRY["complex"], tuple(parts), NO_ATTRIBUTES))
 
 
 def is_number(argument: Any) -> bool:
-    return isinstance(argument, bool | int | float)
+    return isinstance(argument, bool | int | float | complex)
 
 
 def as_values(op: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:

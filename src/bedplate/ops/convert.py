@@ -121,6 +121,7 @@ WHERE = register(
         _where_infer,
         reference=np.where,
         gradient=where_gradient,
+        by_parts=True,
         emit=lambda dtype, values, attributes: language.select(*values),
         dtypes=(bool_,),
         samples=(

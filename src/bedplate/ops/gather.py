@@ -47,6 +47,7 @@ TAKE = register(
         _take_infer,
         reference=lambda x, indices, *, axis: np.take(x, indices, axis),
         gradient=take_gradient,
+        by_parts=True,
         dtypes=ALL,
         samples=(
             mixed(lambda r: [r.random((5, 3)), r.integers(0, 5, (2, 4))], "rows", axis=0),
@@ -172,6 +173,7 @@ SCATTER_ADD = register(
         _scatter_add_infer,
         reference=_scatter_add_reference,
         gradient=scatter_add_gradient,
+        by_parts=True,
         lower=lower_scatter_add,
         dtypes=(int64,),
         samples=(

@@ -15,6 +15,7 @@ from bedplate.ops import (
     arithmetic,
     bits,
     comparison,
+    complex_parts,
     convert,
     creation,
     exponential,
@@ -208,6 +209,16 @@ class Operators:
     take_along_axis = gather.take_along_axis
     tril = creation.tril
     triu = creation.triu
+
+    @property
+    def real(self) -> Any:
+        """The real part; a real value is its own."""
+        return complex_parts.real(self)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part of a complex value."""
+        return complex_parts.imag(self)
 
     @property
     def T(self) -> Any:

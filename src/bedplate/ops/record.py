@@ -16,6 +16,7 @@ Kinds, and what the compiler asks of each:
 | gather      | take: whole slices by index along one axis       | the name and attributes         |
 | assemble    | concat, pad, update: regions of one output       | the name and attributes         |
 | kernel      | has kernels of its own                           | lower(builder, node, in, out)   |
+| host        | its reference computes it, on the CPU's memory   | reference                       |
 | composed    | other ops; recorded and differentiated as one    | expand(inputs, attributes)      |
 """
 
@@ -73,6 +74,8 @@ class Op:
     accumulate  reduce: (input dtype) -> dtype of the accumulator
     n_outputs   how many values the op gives
     epilogue    kernel: can apply an element-wise chain to each value that it stores
+    by_parts    on complex inputs it does the same to the real parts and to the imaginary parts;
+                an op that takes complex inputs otherwise has a form: ops/complex_forms.py
     promote     elementwise: the dtype to which inputs are cast first: "" as they are,
                 "common" what holds all, "float" the same with integers as float32
     dtypes      the dtypes that the first input may have; for tables and tests
@@ -91,6 +94,7 @@ class Op:
     accumulate: Callable[..., Any] | None = None
     n_outputs: int = 1
     epilogue: bool = False
+    by_parts: bool = False
     promote: str = ""
     dtypes: tuple[DType, ...] = ()
     samples: tuple[Sample, ...] = ()

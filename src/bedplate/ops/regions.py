@@ -67,6 +67,7 @@ SLICE = register(
         _slice_infer,
         reference=_slice_reference,
         gradient=slice_gradient,
+        by_parts=True,
         dtypes=ALL,
         samples=(
             floats((5, 6), starts=(1, 0), stops=(4, 6), steps=(1, 1)),
@@ -212,6 +213,7 @@ PAD = register(
         _pad_infer,
         reference=lambda x, *, widths, value: np.pad(x, widths, constant_values=value),
         gradient=pad_gradient,
+        by_parts=True,
         dtypes=ALL,
         samples=(
             floats((3, 4), widths=((1, 2), (0, 3)), value=0.0),
@@ -296,6 +298,7 @@ UPDATE = register(
         _update_infer,
         reference=_update_reference,
         gradient=update_gradient,
+        by_parts=True,
         dtypes=ALL,
         samples=(
             floats((5, 6), (2, 3), starts=(1, 2), steps=(1, 1)),
@@ -337,6 +340,7 @@ CONCAT = register(
         _concat_infer,
         reference=lambda *arrays, axis: np.concatenate(arrays, axis),
         gradient=concat_gradient,
+        by_parts=True,
         dtypes=ALL,
         samples=(
             floats((2, 3), (4, 3), axis=0),

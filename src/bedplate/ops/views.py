@@ -45,6 +45,7 @@ RESHAPE = register(
         _reshape_infer,
         reference=lambda x, *, shape: np.reshape(x, shape),
         gradient=reshape_gradient,
+        by_parts=True,
         dtypes=ALL,
         samples=(
             floats((3, 4), shape=(2, 6)),
@@ -108,6 +109,7 @@ PERMUTE = register(
         _permute_infer,
         reference=lambda x, *, axes: np.transpose(x, axes),
         gradient=permute_gradient,
+        by_parts=True,
         dtypes=ALL,
         samples=(
             floats((3, 4), axes=(1, 0)),
@@ -223,6 +225,7 @@ EXPAND = register(
         _expand_infer,
         reference=lambda x, *, shape: np.broadcast_to(x, shape),
         gradient=expand_gradient,
+        by_parts=True,
         dtypes=ALL,
         samples=(
             floats((3, 1), shape=(3, 4)),

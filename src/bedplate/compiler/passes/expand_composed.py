@@ -5,6 +5,8 @@ Needs nothing; leaves a graph without composed nodes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bedplate.compiler.rewrite import Roots, rebuilt
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node, topological_order
@@ -31,16 +33,16 @@ def _expanded(node: Node, parts: dict[Node, tuple[Node, ...]]) -> Node:
     result = node.op.expand(node.inputs, node.attributes)
     outputs = result if isinstance(result, tuple) else (result,)
     for output in outputs:
-        _give_site(output, node)
+        give_site(output, node, node.inputs)
     if node.op.n_outputs > 1:
         parts[node] = outputs
         return node
     return outputs[0]
 
 
-def _give_site(result: Node, origin: Node) -> None:
-    """The nodes of an expansion come from the line that applied the composed op."""
-    known = {id(source) for source in origin.inputs}
+def give_site(result: Node, origin: Node, given: Sequence[Node]) -> None:
+    """The nodes between `given` and `result`, which replaces `origin`, come from its line."""
+    known = {id(source) for source in given}
     stack = [result]
     while stack:
         node = stack.pop()

@@ -17,6 +17,7 @@ from bedplate.compiler.passes.cse import cse
 from bedplate.compiler.passes.empty import empty
 from bedplate.compiler.passes.expand_composed import expand_composed
 from bedplate.compiler.passes.fold import fold
+from bedplate.compiler.passes.legalise_complex import legalise_complex
 from bedplate.compiler.passes.reductions import reductions
 from bedplate.compiler.passes.rematerialise import rematerialise
 from bedplate.compiler.passes.verify import verify
@@ -52,6 +53,7 @@ class Step:
 def passes() -> tuple[Pass, ...]:
     """All passes, in the order in which they run."""
     return (
+        Pass(legalise_complex),
         Pass(expand_composed),
         Pass(empty),
         Pass(broadcast),

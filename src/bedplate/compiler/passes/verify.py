@@ -1,13 +1,15 @@
 """verify: what must hold for a graph between passes.
 
 Each node's shape and dtype are what its op's rule says of its inputs; elementwise inputs
-agree; nothing is realised inside; no node is composed (the first pass leaves none).
+agree; nothing is realised inside; no node is complex (`legalise_complex`, the first pass, leaves
+none); no node is composed (`expand_composed` leaves none).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from bedplate.compiler.passes.legalise_complex import is_complex
 from bedplate.compiler.rewrite import Roots
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node, topological_order
@@ -20,7 +22,7 @@ def verify(roots: Roots, after: str) -> None:
     raises  InternalError with the rule that is broken, the node, its neighbours and the pass
     """
     for node in topological_order(roots):
-        fault = _fault(node)
+        fault = _fault(node, after)
         if fault:
             neighbours = "\n".join(f"  input {source!r}" for source in node.inputs)
             raise InternalError(
@@ -28,11 +30,13 @@ def verify(roots: Roots, after: str) -> None:
             )
 
 
-def _fault(node: Node) -> str:
+def _fault(node: Node, after: str) -> str:
     if node.block is not None:
         return "a node inside the graph has a block"
-    if node.op.kind == "composed":
+    if node.op.kind == "composed" and after != "legalise_complex":
         return "a composed op that was not expanded"
+    if is_complex(node):
+        return "a complex value that was not taken apart"
     if node.op.kind == "leaf" or node.op.name == "take":
         return ""
     if any(source.device != node.device for source in node.inputs):
