@@ -16,13 +16,15 @@ import numpy as np
 from bedplate.dtypes import FLOATS, INTEGERS, DType
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
-from bedplate.ops.build import Value, promoted, sum_to
+from bedplate.ops.accumulate import COMPENSATED, accumulating, accumulation
+from bedplate.ops.build import Value, as_type, promoted, sum_to
+from bedplate.ops.compensated import lower_product
 from bedplate.ops.elementwise import NARROW_FLOATS
 from bedplate.ops.matmul_lower import lower
 from bedplate.ops.record import Op, apply, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats, integers
-from bedplate.ops.views import matrix_transpose, reshape
+from bedplate.ops.views import broadcast_to, matrix_transpose, reshape
 
 
 def matmul_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
@@ -115,19 +117,77 @@ def _product(a: Value, b: Value) -> Value:
     return apply(MATMUL, (a, b))
 
 
-def matmul(a: Value, b: Value) -> Value:
+def _compensated_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
+    """(batch, M, K) and (batch, K, N) of float32 or float64 give (batch, M, N)."""
+    a, b = inputs
+    if not a.dtype.is_float:
+        refuse_inputs(DTypeError, "compensated_matmul", "only floats lose anything", inputs)
+    if len(a.shape) != 3 or len(b.shape) != 3 or a.shape[0] != b.shape[0]:
+        refuse_inputs(ShapeError, "compensated_matmul", "expected one batch axis", inputs)
+    return matmul_infer(inputs, attributes)
+
+
+def _compensated_reference(a: Any, b: Any) -> Any:
+    wide = np.longdouble if a.dtype == np.float64 else np.float64
+    with np.errstate(all="ignore"):
+        return np.matmul(a.astype(wide), b.astype(wide)).astype(a.dtype)
+
+
+def compensated_matmul_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Value, Value]:
+    """As of `matmul`, by plain products."""
+    return matmul_gradient(grad_out, inputs, output)
+
+
+COMPENSATED_MATMUL = register(
+    Op(
+        "compensated_matmul",
+        "kernel",
+        _compensated_infer,
+        reference=_compensated_reference,
+        gradient=compensated_matmul_gradient,
+        lower=lower_product,
+        dtypes=FLOATS,
+        samples=(
+            floats((1, 3, 4), (1, 4, 5)),
+            floats((2, 5, 33), (2, 33, 70)),
+            floats((2, 3, 0), (2, 0, 5)),
+            floats((0, 3, 4), (0, 4, 5)),
+        ),
+        doc="Matrix product added up in pairs of numbers: each element rounded as if once.",
+    )
+)
+
+
+def _accumulated(a: Value, b: Value, mode: str) -> Value:
+    """The product of matrices or stacks of them, added up as the mode says."""
+    dtype = a.dtype
+    if not mode:
+        return _product(a, b)
+    if mode != COMPENSATED:
+        return as_type(_product(accumulating(a, mode), accumulating(b, mode)), dtype)
+    batch = _batch_shape(a, b)
+    flat = math.prod(batch)
+    stacks = [
+        reshape(broadcast_to(x, (*batch, *x.shape[-2:])), (flat, *x.shape[-2:])) for x in (a, b)
+    ]
+    product = apply(COMPENSATED_MATMUL, tuple(stacks))
+    return reshape(product, (*batch, *product.shape[1:]))
+
+
+def matmul(a: Value, b: Value, accumulate: Any = None) -> Value:
     """Multiply matrices, or stacks of them.
 
     c[..., i, j] = sum over k of a[..., i, k] * b[..., k, j]
 
-    a        (..., M, K), or (K,), which counts as one row
-    b        (..., K, N), or (K,), which counts as one column; the sizes before the last two
-             broadcast; dtypes are promoted
-    returns  (..., M, N), without the axes that a 1-d argument lacks. bfloat16 and float16 are
-             summed in float32, integers modulo 2**bits. The bits of a row depend on that row,
-             on b and on K alone.
-    raises   ShapeError if the sizes do not fit, DTypeError for bool
-    cost     2 M N K flops for each product
+    a           (..., M, K), or (K,), which counts as one row
+    b           (..., K, N), or (K,), which counts as one column; the sizes before the last two
+                broadcast; dtypes are promoted
+    accumulate  as in `sum`; "compensated" takes 10 flops for each multiply-add
+    returns     (..., M, N), without the axes that a 1-d argument lacks. bfloat16 and float16 are
+                summed in float32, integers modulo 2**bits. The bits of a row depend on that row,
+                on b and on K alone.
+    raises      ShapeError if the sizes do not fit, DTypeError for bool
+    cost        2 M N K flops for each product
     >>> import bedplate as bp
     >>> bp.matmul(bp.tensor([[1, 2], [3, 4]]), bp.tensor([1, 1])).tolist()
     [3, 7]
@@ -135,8 +195,10 @@ def matmul(a: Value, b: Value) -> Value:
     a, b = promoted("matmul", (a, b))
     _refuse_inner(a, b)
     is_row, is_column = len(a.shape) == 1, len(b.shape) == 1
-    out = _product(
-        reshape(a, (1, *a.shape)) if is_row else a, reshape(b, (*b.shape, 1)) if is_column else b
+    out = _accumulated(
+        reshape(a, (1, *a.shape)) if is_row else a,
+        reshape(b, (*b.shape, 1)) if is_column else b,
+        accumulation("matmul", accumulate, a.dtype),
     )
     if is_row or is_column:
         *batch, rows, columns = out.shape

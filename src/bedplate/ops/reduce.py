@@ -14,18 +14,10 @@ from typing import Any
 import numpy as np
 
 from bedplate import kernel as language
-from bedplate.dtypes import (
-    DType,
-    as_dtype,
-    bfloat16,
-    bool_,
-    float16,
-    float32,
-    int64,
-    uint64,
-)
+from bedplate.dtypes import DType, as_dtype, bool_, int64, uint64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
+from bedplate.ops.accumulate import COMPENSATED, accumulating, accumulation, accumulator, total
 from bedplate.ops.arithmetic import divide, multiply
 from bedplate.ops.build import Value, as_type, normalised_axes, number
 from bedplate.ops.comparison import equal, logical_and, logical_or, not_equal
@@ -37,11 +29,6 @@ from bedplate.ops.samples import bools, floats, integers, mixed
 from bedplate.ops.views import RESHAPE, broadcast_to, moveaxis, reshape
 
 Axis = int | tuple[int, ...] | None
-
-
-def accumulator(dtype: DType) -> DType:
-    """The dtype in which values of `dtype` are accumulated."""
-    return float32 if dtype in (float16, bfloat16) else dtype
 
 
 def reduce_rule(name: str, accepted: tuple[DType, ...], result: DType | None, empty: bool) -> Any:
@@ -287,20 +274,40 @@ def summed_dtype(dtype: DType) -> DType:
     return uint64 if dtype.kind == "u" else dtype
 
 
+def summed(x: Value, axes: Shape, mode: str) -> Value:
+    """The sum over axes, kept with size 1, in the dtype that it was accumulated in."""
+    if mode == COMPENSATED:
+        return total(x, axes, mode)
+    return apply(SUM, (accumulating(x, mode),), {"axes": axes})
+
+
 @axis_words
-def sum_(x: Value, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Value:
+def sum_(
+    x: Value,
+    axis: Axis = None,
+    keepdims: bool = False,
+    dtype: Any = None,
+    accumulate: Any = None,
+) -> Value:
     """The sum over axes, in a fixed order that depends on the shape alone.
 
-    x        bools and integers are summed as 64-bit integers; float16 and bfloat16 in float32
-    axis     one, several, or None for all; `dim` works too
-    dtype    of the result; x is cast to it first
-    returns  0 for an empty axis
+    x           bools and integers are summed as 64-bit integers; float16 and bfloat16 in float32
+    axis        one, several, or None for all; `dim` works too
+    dtype       of the result; x is cast to it first
+    accumulate  "float32", "float64" or "compensated": how floats are added up before the one
+                rounding to the dtype of the result; None: as `config.accumulate` says
+    returns     0 for an empty axis
     >>> import bedplate as bp
     >>> bp.sum(bp.tensor([[1, 2], [3, 4]]), axis=0).tolist()
     [4, 6]
     """
     x = as_type(x, summed_dtype(x.dtype) if dtype is None else as_dtype(dtype))
-    return reduced(SUM, x, axis, keepdims)
+    mode = accumulation("sum", accumulate, x.dtype)
+    if not mode:
+        return reduced(SUM, x, axis, keepdims)
+    axes = normalised_axes("sum", axis, x)
+    result = as_type(summed(x, axes, mode), x.dtype)
+    return result if keepdims else without(result, axes)
 
 
 @axis_words

@@ -13,6 +13,13 @@ import numpy as np
 from bedplate.dtypes import FLOATS, DType
 from bedplate.errors import DTypeError
 from bedplate.graph.node import Attributes, Shape
+from bedplate.ops.accumulate import (
+    COMPENSATED,
+    accumulating,
+    accumulation,
+    accumulator,
+    wide_array,
+)
 from bedplate.ops.arithmetic import divide, multiply, subtract
 from bedplate.ops.build import Value, as_type, normalised_axes, number
 from bedplate.ops.comparison import equal
@@ -20,7 +27,7 @@ from bedplate.ops.convert import where
 from bedplate.ops.elementwise import widened
 from bedplate.ops.exponential import sqrt
 from bedplate.ops.record import Op, apply, register
-from bedplate.ops.reduce import SUM, Axis, accumulator, axis_words, reduced, without
+from bedplate.ops.reduce import Axis, axis_words, summed, without
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats
 from bedplate.ops.views import broadcast_to
@@ -51,7 +58,9 @@ def wide(x: Value) -> Value:
     return as_type(x, accumulator(x.dtype))
 
 
-def mean_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Shape) -> tuple[Any]:
+def mean_gradient(
+    grad_out: Value, inputs: Any, output: Value, *, axes: Shape, accumulate: str = ""
+) -> tuple[Any]:
     """The gradient shared by all elements."""
     (x,) = inputs
     share = multiply(grad_out, 1 / max(1, count_of(x, axes)))
@@ -61,11 +70,12 @@ def mean_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Shape) -
 def _mean_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
     (x,) = inputs
     axes = attributes["axes"]
-    total = apply(SUM, (wide(x),), {"axes": axes})
+    total = summed(x, axes, attributes.get("accumulate", ""))
     return as_type(divide(total, number(total, count_of(x, axes))), x.dtype)
 
 
-def _mean_reference(x: Any, *, axes: Shape) -> Any:
+def _mean_reference(x: Any, *, axes: Shape, accumulate: str = "") -> Any:
+    x = wide_array(x, accumulate)
     count = math.prod(x.shape[axis] for axis in axes)
     return np.sum(x, axis=axes, keepdims=True) / x.dtype.type(count)
 
@@ -75,6 +85,8 @@ SAMPLES = (
     floats((5, 6), axes=(0,)),
     floats((2, 3, 4), axes=(0, 2)),
     floats((0, 3), axes=(1,)),
+    floats((3, 5), axes=(1,), accumulate="float64"),
+    floats((5, 3), axes=(0,), accumulate="compensated"),
 )
 MEAN = register(
     Op(
@@ -92,27 +104,44 @@ MEAN = register(
 
 
 @axis_words
-def mean(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
+def mean(x: Value, axis: Axis = None, keepdims: bool = False, accumulate: Any = None) -> Value:
     """The mean over axes: y = sum(x) / n.
 
-    x        floats; float16 and bfloat16 are summed and divided in float32, narrowed once
-    axis     one, several, or None for all; `dim` works too
-    returns  NaN for an empty axis
-    raises   DTypeError for integers: cast first
+    x           floats; float16 and bfloat16 are summed and divided in float32, narrowed once
+    axis        one, several, or None for all; `dim` works too
+    accumulate  as in `sum`
+    returns     NaN for an empty axis
+    raises      DTypeError for integers: cast first
     >>> import bedplate as bp
     >>> bp.mean(bp.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=1).tolist()
     [1.5, 3.5]
     """
-    return reduced(MEAN, x, axis, keepdims)
+    axes = normalised_axes("mean", axis, x)
+    mode = accumulation("mean", accumulate, x.dtype)
+    if not axes:
+        return x._alias()
+    result = apply(MEAN, (x,), _attributes(mode, axes=axes))
+    return result if keepdims else without(result, axes)
 
 
-def _deviations(x: Value, axes: Shape) -> Value:
-    x = wide(x)
-    return subtract(x, apply(MEAN, (x,), {"axes": axes}))
+def _attributes(mode: str, **others: Any) -> Attributes:
+    """The attributes of a record; the mode stands among them only if it is not the default."""
+    return {**others, "accumulate": mode} if mode else others
+
+
+def _deviations(x: Value, axes: Shape, mode: str = "") -> Value:
+    x = accumulating(x, mode)
+    return subtract(x, apply(MEAN, (x,), _attributes(mode, axes=axes)))
 
 
 def var_gradient(
-    grad_out: Value, inputs: Any, output: Value, *, axes: Shape, correction: float
+    grad_out: Value,
+    inputs: Any,
+    output: Value,
+    *,
+    axes: Shape,
+    correction: float,
+    accumulate: str = "",
 ) -> tuple[Any]:
     """2 (x - mean) / (n - correction)"""
     (x,) = inputs
@@ -122,18 +151,24 @@ def var_gradient(
     return (as_type(multiply(wide(grad_out), slope), x.dtype),)
 
 
-def _variance(x: Value, axes: Shape, correction: float) -> Value:
-    deviations = _deviations(x, axes)
-    total = apply(SUM, (multiply(deviations, deviations),), {"axes": axes})
-    return divide(total, number(total, max(0.0, count_of(x, axes) - correction)))
+def _variance(x: Value, *, axes: Shape, correction: float, accumulate: str = "") -> Value:
+    deviations = _deviations(x, axes, accumulate)
+    total = summed(multiply(deviations, deviations), axes, accumulate)
+    count = count_of(x, axes)
+    if accumulate == COMPENSATED and count:
+        # the mean was rounded: what that moved all deviations by
+        rest = summed(deviations, axes, accumulate)
+        total = subtract(total, divide(multiply(rest, rest), number(total, count)))
+    return divide(total, number(total, max(0.0, count - correction)))
 
 
 def _var_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
     (x,) = inputs
-    return as_type(_variance(x, attributes["axes"], attributes["correction"]), x.dtype)
+    return as_type(_variance(x, **attributes), x.dtype)
 
 
-def _var_reference(x: Any, *, axes: Shape, correction: float) -> Any:
+def _var_reference(x: Any, *, axes: Shape, correction: float, accumulate: str = "") -> Any:
+    x = wide_array(x, accumulate)
     count = math.prod(x.shape[axis] for axis in axes)
     deviations = x - _mean_reference(x, axes=axes)
     total = np.sum(deviations * deviations, axis=axes, keepdims=True)
@@ -145,6 +180,8 @@ _VAR_SAMPLES = (
     floats((5, 6), axes=(0,), correction=1.0),
     floats((2, 3, 4), axes=(0, 2), correction=1.0),
     floats((0, 3), axes=(1,), correction=0.0),
+    floats((3, 5), axes=(1,), correction=1.0, accumulate="float64"),
+    floats((5, 3), axes=(0,), correction=0.0, accumulate="compensated"),
 )
 VAR = register(
     Op(
@@ -162,28 +199,44 @@ VAR = register(
 
 
 @axis_words
-def var(x: Value, axis: Axis = None, keepdims: bool = False, correction: float = 0) -> Value:
+def var(
+    x: Value,
+    axis: Axis = None,
+    keepdims: bool = False,
+    correction: float = 0,
+    accumulate: Any = None,
+) -> Value:
     """The variance over axes: y = sum((x - mean(x))^2) / (n - correction).
 
     x           floats; two passes, so a large mean costs no precision
     axis        one, several, or None for all; `dim` works too
     correction  0 for the variance of the elements, 1 to estimate that of what they stand for
+    accumulate  as in `sum`
     returns     NaN where n <= correction
     >>> import bedplate as bp
     >>> bp.var(bp.tensor([10000.0, 10001.0, 10002.0, 10003.0])).item()
     1.25
     """
-    return _corrected(VAR, x, axis, keepdims, correction)
+    return _corrected(VAR, x, axis, keepdims, correction, accumulate)
 
 
-def _corrected(op: Op, x: Value, axis: Axis, keepdims: bool, correction: float) -> Value:
+def _corrected(
+    op: Op, x: Value, axis: Axis, keepdims: bool, correction: float, accumulate: Any
+) -> Value:
     axes = normalised_axes(op.name, axis, x)
-    result = apply(op, (x,), {"axes": axes, "correction": float(correction)})
+    mode = accumulation(op.name, accumulate, x.dtype)
+    result = apply(op, (x,), _attributes(mode, axes=axes, correction=float(correction)))
     return result if keepdims else without(result, axes)
 
 
 def std_gradient(
-    grad_out: Value, inputs: Any, output: Value, *, axes: Shape, correction: float
+    grad_out: Value,
+    inputs: Any,
+    output: Value,
+    *,
+    axes: Shape,
+    correction: float,
+    accumulate: str = "",
 ) -> tuple[Any]:
     """(x - mean) / ((n - correction) y), and 0 where y is 0"""
     (x,) = inputs
@@ -197,7 +250,7 @@ def std_gradient(
 
 def _std_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
     (x,) = inputs
-    return as_type(sqrt(_variance(x, attributes["axes"], attributes["correction"])), x.dtype)
+    return as_type(sqrt(_variance(x, **attributes)), x.dtype)
 
 
 STD = register(
@@ -216,15 +269,22 @@ STD = register(
 
 
 @axis_words
-def std(x: Value, axis: Axis = None, keepdims: bool = False, correction: float = 0) -> Value:
+def std(
+    x: Value,
+    axis: Axis = None,
+    keepdims: bool = False,
+    correction: float = 0,
+    accumulate: Any = None,
+) -> Value:
     """The standard deviation over axes: the square root of `var`.
 
     x           floats
     axis        one, several, or None for all; `dim` works too
     correction  as in `var`
+    accumulate  as in `sum`
     returns     its gradient is 0 where all elements are equal
     >>> import bedplate as bp
     >>> bp.std(bp.tensor([1.0, 3.0])).item()
     1.0
     """
-    return _corrected(STD, x, axis, keepdims, correction)
+    return _corrected(STD, x, axis, keepdims, correction, accumulate)
