@@ -28,12 +28,46 @@ def test_from_torch(name: str, layout: str) -> None:
     assert bp.tensor(source).tolist() == source.tolist()
 
 
-@pytest.mark.parametrize("name", [name for name in DTYPES if name != "bfloat16"])
-def test_to_torch(name: str) -> None:
-    x = bp.arange(6).reshape(2, 3).astype(name)
-    assert torch.from_dlpack(x).tolist() == x.tolist()
-    assert str(torch.from_dlpack(x).dtype) == f"torch.{name}"
-    assert torch.from_numpy(x.numpy()).tolist() == x.tolist()
+@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("shape", [(2, 3), (0, 3), (6,)], ids=str)
+def test_to_torch(name: str, shape: tuple[int, ...]) -> None:
+    x = (bp.arange(6) if 0 not in shape else bp.arange(0)).reshape(shape).astype(name)
+    shared = torch.from_dlpack(x)
+    assert shared.tolist() == x.tolist()
+    assert tuple(shared.shape) == shape
+    assert str(shared.dtype) == f"torch.{name}"
+    if name != "bfloat16":
+        assert not x.size or shared.data_ptr() == np.asarray(x).ctypes.data
+        assert torch.from_numpy(x.numpy()).tolist() == x.tolist()
+    apart = torch.from_dlpack(x, copy=True)
+    apart.zero_()
+    assert x.tolist() == shared.tolist()
+
+
+def test_complex_travels_both_ways() -> None:
+    source = torch.tensor([1 + 2j, -3j])
+    x = bp.from_dlpack(source)
+    assert x.dtype is bp.complex64
+    assert torch.from_dlpack(x).tolist() == source.tolist()
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_memory_is_shared_with_torch(name: str) -> None:
+    source = torch.arange(6).reshape(2, 3).to(getattr(torch, name))
+    x = bp.from_dlpack(source)
+    assert x.numpy(copy=False).ctypes.data == source.data_ptr()
+    turned = bp.from_dlpack(source.T, copy=False)
+    assert turned.tolist() == source.T.tolist()
+    gone = source.tolist()
+    del source
+    assert x.tolist() == gone
+
+
+def test_torch_writes_what_it_shares() -> None:
+    """torch does not look at DLPack's flag "read only": what docs/tensors.md warns of."""
+    x = bp.tensor([1.0, 2.0])
+    torch.from_dlpack(x)[0] = 7.0
+    assert x.tolist() == [7.0, 2.0]
 
 
 def test_a_torch_tensor_is_copied() -> None:

@@ -293,6 +293,12 @@ class Block:
             raise InternalError(f"array {shape} {numpy_dtype} does not fit {self.nbytes} bytes")
         return np.asarray(self)[:wanted].view(numpy_dtype).reshape(shape)
 
+    def shown(self, dtype: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """As `array`, but nobody can write it, nor make it writable."""
+        view = Block.array(_Shown(self), dtype, shape)  # type: ignore[arg-type]
+        view.flags.writeable = False
+        return view
+
     @classmethod
     def from_numpy(cls, array: np.ndarray[Any, Any], site: Any = None) -> Block:
         """The memory of a C-contiguous array, which stays alive with the block; no copy.
@@ -305,6 +311,26 @@ class Block:
 
     def __repr__(self) -> str:
         return f"<Block {readable(self.nbytes)} at {self.address:#x}>"
+
+
+class ForeignBlock(Block):
+    """Memory that somebody else owns, who may read it at any time: it is never written."""
+
+    __slots__ = ()
+
+
+class _Shown:
+    """A block as it is shown to others: memory that is kept alive, and is not writable."""
+
+    __slots__ = ("block", "nbytes")
+
+    def __init__(self, block: Block) -> None:
+        self.block, self.nbytes = block, block.nbytes
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self.nbytes,), "typestr": "|u1", "data": (self.block.address, True),
+                "version": 3}  # fmt: skip
 
 
 def allocate(nbytes: int, site: Any = None) -> Block:

@@ -134,7 +134,7 @@ def _count(op: str, a: Value, b: Value) -> Value:
         if b < 0:
             raise ValueError(f"{op}: the count {b} is negative")
         return min(int(b), 64)
-    (b,) = as_values(op, (b,))
+    a, b = as_values(op, (a, b))
     if b.dtype.kind == "u" or not b.dtype.is_integer or is_number(a):
         return b
     bits = a.dtype.itemsize * 8

@@ -17,7 +17,9 @@ from bedplate.graph.pending import user_site
 from bedplate.ops import creation
 from bedplate.ops.leaves import constant
 from bedplate.ops.views import as_sizes
+from bedplate.tensor.dlpack import from_dlpack as array_from_dlpack
 from bedplate.tensor.tensor import Tensor, wrap
+from bedplate.tensor.values import foreign_node
 
 Number = bool | int | float
 
@@ -56,14 +58,45 @@ def asarray(data: Any, dtype: Any = None, device: Any = None, copy: bool | None 
     return Tensor(data, device, dtype)
 
 
-def from_dlpack(data: Any) -> Tensor:
-    """A tensor with a copy of an object that has `__dlpack__`.
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of an object of another library that has `__dlpack__`.
 
-    raises  TypeError if it has none
+    The memory stays its owner's, who must not write it while the tensor, or anything that is
+    computed from it and not read yet, is in use: lazy values read it later. `copy=True` (or
+    `bp.tensor(x)`) makes a value that nobody can change. Bedplate never writes such memory.
+
+    x        what has `__dlpack__` and `__dlpack_device__`, in the CPU's memory
+    device   of the result; all of this machine's devices read the CPU's memory
+    copy     None: its memory if it can be used as it is, else a copy; True: a copy; False: its
+             memory, or BufferError
+    raises   TypeError if it has no `__dlpack__`; BufferError if it is elsewhere, or its owner
+             does not give it (PyTorch: a tensor that requires a gradient); DTypeError
+    >>> import bedplate as bp
+    >>> array = np.array([1.0, 2.0])
+    >>> x = bp.from_dlpack(array)
+    >>> x.tolist(), np.shares_memory(np.from_dlpack(x), array)
+    ([1.0, 2.0], True)
     """
-    if not hasattr(data, "__dlpack__"):
-        raise TypeError(f"from_dlpack: {type(data).__name__} has no __dlpack__")
-    return Tensor(data)
+    if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
+        raise TypeError(
+            f"from_dlpack: {type(x).__name__} has no __dlpack__ and __dlpack_device__; "
+            "bp.tensor(...) takes lists, numbers and arrays"
+        )
+    place = current_device() if device is None else Device(device)
+    if isinstance(x, Tensor) and not copy:
+        return x.detach() if device is None else x.detach().to(place)
+    return _shared(array_from_dlpack(x, False if copy is False else None), place, copy)
+
+
+def _shared(array: Any, device: Device, copy: bool | None) -> Tensor:
+    """A tensor over the memory of an array, if `copy` and its layout allow it."""
+    node = None if copy else foreign_node(array, device)
+    if node is None and copy is False:
+        raise BufferError(
+            f"from_dlpack: shape {array.shape} with strides of {array.strides} bytes cannot be "
+            "used as it lies\n  a tensor's elements lie side by side; leave out copy=False"
+        )
+    return Tensor(array, device) if node is None else wrap(node)
 
 
 def from_numpy(array: Any) -> Tensor:

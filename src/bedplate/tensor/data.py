@@ -137,9 +137,16 @@ def _from_mixed(data: Any, dtype: DType | None) -> Array:
     known = [
         as_dtype(part.dtype)
         for part, element in zip(parts, data, strict=True)
-        if not isinstance(element, NUMBERS) or isinstance(element, np.generic)
+        if not _is_weak(element)
     ]
     result = known[0]
     for other in known[1:]:
         result = promote(result, other)
     return np.stack([part.astype(result.numpy) for part in parts])
+
+
+def _is_weak(element: Any) -> bool:
+    """Whether it holds nothing but Python numbers, which take the dtype of the others."""
+    if isinstance(element, list | tuple):
+        return all(_is_weak(inner) for inner in element)
+    return isinstance(element, NUMBERS) and not isinstance(element, np.generic)

@@ -16,7 +16,7 @@ from bedplate.compiler.capture import CapturedPlan
 from bedplate.compiler.plan import FIRST_INPUT
 from bedplate.errors import CaptureError
 from bedplate.graph.pending import LOCAL
-from bedplate.memory import allocate
+from bedplate.memory import ForeignBlock, allocate
 from bedplate.ops.leaves import buffer
 from bedplate.tensor.arguments import history, unpack
 from bedplate.tensor.capturing import Argument, GradientOf, Recording
@@ -165,7 +165,8 @@ class Replay:
             node = tensor._node
             block = node.block
             address = block.address
-            if count(node) <= ALONE and count(block) <= ALONE and address not in shown:
+            alone = count(node) <= ALONE and count(block) <= ALONE
+            if alone and address not in shown and type(block) is not ForeignBlock:
                 slots[first + output] = address
             else:
                 block = outputs[output] = allocate(sizes[output])

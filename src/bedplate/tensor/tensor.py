@@ -31,6 +31,8 @@ from bedplate.tensor import indexing
 from bedplate.tensor.assignment import Assignment
 from bedplate.tensor.data import to_array
 from bedplate.tensor.functions import Methods
+from bedplate.tensor.interchange import Interchange
+from bedplate.tensor.standard import Standard
 from bedplate.tensor.text import tensor_text
 from bedplate.tensor.transfer import Transfer
 from bedplate.tensor.values import array_of, compute, flush_if_large, leaf_node
@@ -39,7 +41,7 @@ _new = object.__new__
 _adding = threading.RLock()  # two threads may add to the gradient of one leaf
 
 
-class Tensor(Assignment, Methods):
+class Tensor(Assignment, Interchange, Standard, Methods):
     """An n-dimensional array whose value is computed when somebody needs it.
 
     data           numbers, nested lists, a NumPy array, anything with `__array__` or DLPack,
@@ -54,8 +56,6 @@ class Tensor(Assignment, Methods):
 
     # the node holds the value; the entry says how it was made, for gradients
     __slots__ = ("__weakref__", "_entry", "_grad", "_node")
-    __array_ufunc__ = None  # NumPy's operators hand over to ours
-    __array_priority__ = 1000
     _wrap: Callable[..., Tensor]  # wrap, for the floors below
     __hash__ = object.__hash__
 
@@ -161,10 +161,6 @@ class Tensor(Assignment, Methods):
 
     # ---- values
 
-    def numpy(self) -> np.ndarray[Any, Any]:
-        """A copy of the value as a NumPy array, which may be written."""
-        return array_of(self).copy()
-
     def item(self) -> Any:
         """The only element, as a Python number.
 
@@ -223,17 +219,6 @@ class Tensor(Assignment, Methods):
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if copy is False:
-            raise ValueError("a tensor's memory is never shared: copy=False cannot be had")
-        return self.numpy() if dtype is None else array_of(self).astype(dtype)
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.numpy().__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
 
     def __repr__(self) -> str:
         return tensor_text(self)

@@ -13,7 +13,7 @@ from bedplate.devices.device import Device
 from bedplate.dtypes import as_dtype
 from bedplate.graph.node import Node
 from bedplate.graph.pending import LOCAL, ThreadState, user_site
-from bedplate.memory import allocate
+from bedplate.memory import ForeignBlock, allocate
 from bedplate.ops.leaves import buffer
 
 MEBIBYTE = 1 << 20
@@ -75,6 +75,23 @@ def leaf_node(array: np.ndarray[Any, Any], device: Device) -> Node:
     node = buffer(block, array.shape, dtype, device)
     node.site = site
     return node
+
+
+def foreign_node(array: np.ndarray[Any, Any], device: Device) -> Node | None:
+    """A node over the memory of an array, which stays alive with it; None if that cannot be.
+
+    It can if the elements lie side by side in some order of the axes, each on an address that
+    its size divides.
+    """
+    order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+    base = array.transpose(order)
+    if not (base.flags.c_contiguous and base.flags.aligned and base.dtype.isnative):
+        return None
+    block = ForeignBlock.from_numpy(base, user_site())
+    node = buffer(block, base.shape, as_dtype(base.dtype), device)
+    node.site = block.site
+    back = tuple(order.index(axis) for axis in range(array.ndim))
+    return node if back == tuple(range(array.ndim)) else node.permute(*back)  # type: ignore
 
 
 def synchronize(device: Device | str | None = None) -> None:
