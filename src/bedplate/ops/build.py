@@ -118,7 +118,7 @@ def promoted(op: str, arguments: tuple[Any, ...], to_float: bool = False) -> tup
 
 def as_type(value: Value, dtype: DType) -> Value:
     """`value` in `dtype`, cast if it has another."""
-    return value if value.dtype is dtype else value.astype(dtype)
+    return value if value.dtype is dtype else value.astype(dtype, False)
 
 
 def apply_promoted(

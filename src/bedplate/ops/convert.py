@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bedplate import kernel as language
+from bedplate.devices.device import Device
 from bedplate.dtypes import DType, as_dtype, bool_, int64, rounded
 from bedplate.errors import DTypeError
 from bedplate.graph.node import Attributes, Shape
@@ -74,7 +75,7 @@ CAST = register(
 )
 
 
-def astype(x: Value, dtype: Any) -> Value:
+def astype(x: Value, dtype: Any, copy: bool = True, device: Any = None) -> Value:
     """Convert each element to `dtype`.
 
     Floats become integers by rounding towards zero; what is out of range becomes the nearest
@@ -82,15 +83,19 @@ def astype(x: Value, dtype: Any) -> Value:
 
     x        any shape
     dtype    a bedplate or NumPy dtype, a name, or bool, int, float
-    returns  the same value object if it has this dtype already
-    raises   DTypeError for an unknown dtype
+    copy     False: x itself if it has this dtype already. Values never alias; what a copy adds
+             is that `y += 1` binds y alone
+    device   of the result, by default that of x
+    raises   DTypeError for an unknown dtype; DeviceError for an unknown device
     >>> import bedplate as bp
     >>> bp.astype(bp.tensor([1.7, -1.7, float("nan")]), bp.int32).tolist()
     [1, -1, 0]
     """
     target = as_dtype(dtype)
+    if device is not None:
+        x = x.to(Device(device))
     if x.dtype is target:
-        return x
+        return x._alias() if copy else x
     return apply(CAST, (x,), {"dtype": target})
 
 

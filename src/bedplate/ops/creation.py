@@ -10,51 +10,71 @@ import math
 import operator
 from typing import Any
 
-from bedplate.dtypes import DType, as_dtype, float32, float64, int64
+from bedplate.devices.device import Device
+from bedplate.dtypes import DType, as_dtype, bool_, float32, float64, int64, uint64
+from bedplate.errors import ShapeError
 from bedplate.graph.node import Shape
 from bedplate.ops.arithmetic import add, multiply
 from bedplate.ops.build import Value, as_type, number
 from bedplate.ops.comparison import equal, greater_equal
 from bedplate.ops.convert import where
-from bedplate.ops.leaves import iota
+from bedplate.ops.leaves import constant, iota
+from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.views import broadcast_to, expand_dims
 
 Number = bool | int | float
 
 
 def full(like: Value, shape: Shape, value: Number, dtype: DType) -> Value:
-    """`value` in every element."""
-    return broadcast_to(number(like, value, dtype), shape)
+    """`value` in every element: a number, or a value of no axes."""
+    filled = as_type(value, dtype) if hasattr(value, "_apply") else number(like, value, dtype)
+    return broadcast_to(filled, shape)
 
 
-def full_like(x: Value, value: Number, dtype: Any = None) -> Value:
-    """`value` in every element, with the shape and (by default) the dtype of x.
+def full_like(x: Value, fill_value: Number, dtype: Any = None, device: Any = None) -> Value:
+    """`fill_value` in every element, with the shape of x.
 
+    dtype, device  by default those of x
     >>> import bedplate as bp
     >>> bp.full_like(bp.tensor([1, 2]), 7).tolist()
     [7, 7]
     """
-    return full(x, x.shape, value, x.dtype if dtype is None else as_dtype(dtype))
+    wanted = x.dtype if dtype is None else as_dtype(dtype)
+    like = x if device is None else x._from_node(constant(0, bool_, Device(device)))
+    return full(like, x.shape, fill_value, wanted)
 
 
-def zeros_like(x: Value, dtype: Any = None) -> Value:
-    """0 in every element, with the shape and (by default) the dtype of x.
+def empty_like(x: Value, dtype: Any = None, device: Any = None) -> Value:
+    """A value of the shape of x whose elements do not matter; they are zeros.
 
+    dtype, device  by default those of x
+    >>> import bedplate as bp
+    >>> bp.empty_like(bp.tensor([1, 2])).shape
+    (2,)
+    """
+    return full_like(x, 0, dtype, device)
+
+
+def zeros_like(x: Value, dtype: Any = None, device: Any = None) -> Value:
+    """0 in every element, with the shape of x.
+
+    dtype, device  by default those of x
     >>> import bedplate as bp
     >>> bp.zeros_like(bp.tensor([1, 2])).tolist()
     [0, 0]
     """
-    return full_like(x, 0, dtype)
+    return full_like(x, 0, dtype, device)
 
 
-def ones_like(x: Value, dtype: Any = None) -> Value:
-    """1 in every element, with the shape and (by default) the dtype of x.
+def ones_like(x: Value, dtype: Any = None, device: Any = None) -> Value:
+    """1 in every element, with the shape of x.
 
+    dtype, device  by default those of x
     >>> import bedplate as bp
     >>> bp.ones_like(bp.tensor([1, 2])).tolist()
     [1, 1]
     """
-    return full_like(x, 1, dtype)
+    return full_like(x, 1, dtype, device)
 
 
 def index_along(like: Value, axis: int, shape: Shape, dtype: DType = int64) -> Value:
@@ -63,16 +83,23 @@ def index_along(like: Value, axis: int, shape: Shape, dtype: DType = int64) -> V
 
 
 def arange(like: Value, start: Number, stop: Number, step: Number, dtype: DType) -> Value:
-    """start, start + step, ... before stop."""
+    """start, start + step, ... before stop; whole numbers are counted exactly."""
     if step == 0:
         raise ValueError("arange: the step must not be 0")
-    count = max(0, math.ceil((stop - start) / step))
-    index = index_along(like, 0, (count,), int64 if dtype.is_integer else float64)
-    return as_type(add(multiply(index, step), start), dtype)
+    if not all(isinstance(given, int) for given in (start, stop, step)):
+        index = index_along(like, 0, (max(0, math.ceil((stop - start) / step)),), float64)
+        return as_type(add(multiply(index, step), start), dtype)
+    count = max(0, -((start - stop) // step))
+    index = index_along(like, 0, (count,), int64)
+    if min(start, start + step * count) >= -(2**63) and max(start, step, -step) < 2**63:
+        return as_type(add(multiply(index, step), start), dtype)
+    word = 2**64  # uint64 wraps around to the numbers that int64 has not
+    index = as_type(index, uint64)
+    return as_type(add(multiply(index, step % word), start % word), dtype)
 
 
 def linspace(
-    like: Value, start: float, stop: float, count: int, dtype: DType, endpoint: bool = True
+    like: Value, start: complex, stop: complex, count: int, dtype: DType, endpoint: bool = True
 ) -> Value:
     """`count` numbers from start to stop at equal distances."""
     if count < 0:
@@ -86,11 +113,11 @@ def linspace(
     return as_type(points, dtype)
 
 
-def eye(like: Value, rows: int, columns: int, offset: int, dtype: DType) -> Value:
-    """1 where column = row + offset, else 0."""
+def eye(like: Value, rows: int, columns: int, k: int, dtype: DType) -> Value:
+    """1 where column = row + k, else 0."""
     row = index_along(like, 0, (rows, 1))
     column = index_along(like, 1, (1, columns))
-    return as_type(equal(add(row, offset), column), dtype)
+    return as_type(equal(add(row, k), column), dtype)
 
 
 def one_hot(index: Value, count: int, dtype: Any = float32) -> Value:
@@ -108,30 +135,32 @@ def one_hot(index: Value, count: int, dtype: Any = float32) -> Value:
     return as_type(equal(index, index_along(index, len(shape) - 1, shape)), as_dtype(dtype))
 
 
-def _below(x: Value, offset: int) -> Value:
-    """True where row + offset >= column, over the last two axes."""
+def _below(op: str, x: Value, k: int) -> Value:
+    """True where row + k >= column, over the last two axes."""
+    if len(x.shape) < 2:
+        refuse_inputs(ShapeError, op, "at least two axes are needed", (x,))
     rows, columns = x.shape[-2:]
     row = index_along(x, 0, (rows, 1))
-    return greater_equal(add(row, offset), index_along(x, 1, (1, columns)))
+    return greater_equal(add(row, operator.index(k)), index_along(x, 1, (1, columns)))
 
 
-def tril(x: Value, offset: int = 0) -> Value:
+def tril(x: Value, k: int = 0) -> Value:
     """The lower triangle of the last two axes, zeros elsewhere.
 
-    offset   diagonals above the main one that are kept (negative: below, not kept)
+    k        diagonals above the main one that are kept (negative: below, not kept)
     >>> import bedplate as bp
     >>> bp.tril(bp.tensor([[1, 2], [3, 4]])).tolist()
     [[1, 0], [3, 4]]
     """
-    return where(_below(x, offset), x, number(x, 0))
+    return where(_below("tril", x, k), x, number(x, 0))
 
 
-def triu(x: Value, offset: int = 0) -> Value:
+def triu(x: Value, k: int = 0) -> Value:
     """The upper triangle of the last two axes, zeros elsewhere.
 
-    offset   diagonals above the main one that are not kept (negative: below, kept)
+    k        diagonals above the main one that are not kept (negative: below, kept)
     >>> import bedplate as bp
     >>> bp.triu(bp.tensor([[1, 2], [3, 4]])).tolist()
     [[1, 2], [0, 4]]
     """
-    return where(_below(x, offset - 1), number(x, 0), x)
+    return where(_below("triu", x, k - 1), number(x, 0), x)

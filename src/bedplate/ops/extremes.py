@@ -108,20 +108,28 @@ CLIP = row(
 )
 
 
-def clip(x: Value, low: Value | None = None, high: Value | None = None) -> Value:
-    """Bound each element: y = min(max(x, low), high); NaN stays NaN.
+def clip(x: Value, min: Value | None = None, max: Value | None = None) -> Value:
+    """Bound each element from below and above: the smaller of max and the larger of x and min.
 
-    low, high  numbers or values; None for no bound
-    returns    shape and dtype of x and the bounds; gradient 1 inside the closed bounds, else 0
+    min, max   numbers or values that broadcast with x, one dtype with it after promotion; None for
+               no bound. Python integers that the dtype of x does not hold bound nothing, or all
+    returns    the shape of all, NaN where x or a bound is; max where min is above max; gradient
+               1 inside the closed bounds, else 0, and for a bound what it cuts off
     >>> import bedplate as bp
     >>> bp.clip(bp.tensor([-3.0, 0.5, 3.0]), -1, 1).tolist()
     [-1.0, 0.5, 1.0]
     """
     least, most = _bounds(x)
-    x, low, high = promoted(
-        "clip", (x, least if low is None else low, most if high is None else high)
-    )
-    return apply(CLIP, (x, low, high))
+    low = least if min is None else _within(min, least, most)
+    high = most if max is None else _within(max, least, most)
+    return apply(CLIP, promoted("clip", (x, low, high)))
+
+
+def _within(bound: Value, least: int | float, most: int | float) -> Value:
+    """A Python integer as the nearest number that the dtype holds."""
+    if type(bound) is not int or type(most) is not int:
+        return bound
+    return sorted((least, bound, most))[1]
 
 
 def _bounds(x: Value) -> tuple[bool | int | float, bool | int | float]:

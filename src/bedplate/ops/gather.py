@@ -60,20 +60,27 @@ TAKE = register(
 )
 
 
-def take(x: Value, indices: Value, axis: int = 0) -> Value:
+def take(x: Value, indices: Value, axis: int | None = None) -> Value:
     """Choose slices by index along an axis.
 
     indices  integers, any shape, in [-size, size); a single one takes the axis away
+    axis     may be left out if x has exactly one
     returns  x.shape with the axis replaced by the shape of the indices; the gradient adds up
              what was chosen more than once, in a fixed order
-    raises   IndexError when the value is computed, if an index is out of range
+    raises   IndexError when the value is computed, if an index is out of range; ShapeError
+             for an axis that does not exist, or is needed
     >>> import bedplate as bp
     >>> bp.take(bp.tensor([10, 20, 30]), bp.tensor([2, 0, -1])).tolist()
     [30, 10, 30]
     """
     x, indices = as_values("take", (x, indices))
     indices = number(x, indices, int64) if is_number(indices) else indices
-    axis = normalised_axis("take", axis, len(x.shape), x)
+    if axis is None and len(x.shape) != 1:
+        refuse(
+            ShapeError, "take", "an axis is needed unless there is exactly one", {"x": x},
+            "give axis=, or flatten first",
+        )  # fmt: skip
+    axis = normalised_axis("take", 0 if axis is None else axis, len(x.shape), x)
     checked = checked_index(indices, x.shape[axis], f"take: axis {axis}")
     return apply(TAKE, (x, checked), {"axis": axis})
 

@@ -67,16 +67,17 @@ def as_sizes(op: str, shape: tuple[Any, ...]) -> tuple[int, ...]:
         raise TypeError(f"{op}: sizes are integers, got {shape!r}") from None
 
 
-def reshape(x: Value, *shape: Any) -> Value:
+def reshape(x: Value, shape: Any = (), *more: int, copy: bool | None = None) -> Value:
     """The same elements, row by row, under another shape.
 
     shape    sizes, as one tuple or one after the other; one may be -1: what is left
+    copy     values never alias, so a copy and a view are the same; accepted for the Array API
     raises   ShapeError if the number of elements differs
     >>> import bedplate as bp
     >>> bp.reshape(bp.tensor([[1, 2], [3, 4]]), (-1,)).tolist()
     [1, 2, 3, 4]
     """
-    sizes = as_sizes("reshape", shape)
+    sizes = as_sizes("reshape", (shape, *more))
     if -1 in sizes:
         known = -math.prod(sizes)
         if sizes.count(-1) > 1 or known == 0 or math.prod(x.shape) % known:
@@ -138,6 +139,18 @@ def permute(x: Value, *axes: Any) -> Value:
     if order == tuple(range(ndim)):
         return x._alias()
     return apply(PERMUTE, (x,), {"axes": order})
+
+
+def permute_dims(x: Value, axes: Any) -> Value:
+    """The axes in another order: axis i of the result is axis axes[i] of x.
+
+    axes     every axis once, as a tuple; negative ones from the end
+    raises   ShapeError if they do not name every axis once
+    >>> import bedplate as bp
+    >>> bp.permute_dims(bp.zeros((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
+    return permute(x, axes)
 
 
 def transpose(x: Value, *axes: Any) -> Value:
@@ -237,7 +250,7 @@ EXPAND = register(
 )
 
 
-def broadcast_to(x: Value, *shape: Any) -> Value:
+def broadcast_to(x: Value, shape: Any = (), *more: int) -> Value:
     """Repeat x to a larger shape, without copying.
 
     shape    ends with the sizes of x, where a size 1 of x may be any; -1 keeps a size
@@ -246,7 +259,7 @@ def broadcast_to(x: Value, *shape: Any) -> Value:
     >>> bp.broadcast_to(bp.tensor([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
-    sizes = as_sizes("broadcast_to", shape)
+    sizes = as_sizes("broadcast_to", (shape, *more))
     extra = len(sizes) - len(x.shape)
     if extra < 0:
         refuse_inputs(ShapeError, "broadcast_to", f"{sizes} has fewer axes than the value", (x,))

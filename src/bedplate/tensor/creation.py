@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bedplate.devices.device import Device, current_device
-from bedplate.dtypes import DType, as_dtype, bool_, float32, int64
+from bedplate.dtypes import DType, as_dtype, complex64, float32, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Node, Shape
 from bedplate.graph.pending import user_site
@@ -50,7 +50,7 @@ def asarray(data: Any, dtype: Any = None, device: Any = None, copy: bool | None 
     """
     if isinstance(data, Tensor) and not copy:
         moved = data if device is None else data.to(Device(device))
-        result = moved if dtype is None else moved.astype(dtype)
+        result = moved if dtype is None else moved.astype(dtype, copy=False)
         if result is data or copy is None:
             return result
     if copy is False:
@@ -136,28 +136,30 @@ def _made(node: Node, requires_grad: bool) -> Tensor:
 
 def full(
     shape: Any,
-    fill_value: Number,
+    fill_value: Any,
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """`fill_value` in every element.
 
-    dtype   by default that of the value: bool, int64 or float32
+    fill_value  a number, or a tensor of no axes
+    dtype       by default that of the value: bool, int64, float32, complex64 for Python's
     >>> import bedplate as bp
     >>> bp.full((2,), 7).tolist()
     [7, 7]
     """
-    kind = (
-        bool_ if isinstance(fill_value, bool) else int64 if isinstance(fill_value, int) else float32
-    )
-    wanted = kind if dtype is None else as_dtype(dtype)
+    wanted = as_dtype(getattr(fill_value, "dtype", type(fill_value)) if dtype is None else dtype)
     sizes = new_shape("full", (shape,))
     return _made(creation.full(_like(device, wanted), sizes, fill_value, wanted), requires_grad)
 
 
 def zeros(
-    *shape: Any, dtype: Any = float32, device: Any = None, requires_grad: bool = False
+    shape: Any = (),
+    *more: int,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """0 in every element.
 
@@ -166,13 +168,16 @@ def zeros(
     >>> bp.zeros(2, 1).tolist()
     [[0.0], [0.0]]
     """
-    return full(
-        new_shape("zeros", shape), 0, float32 if dtype is None else dtype, device, requires_grad
-    )
+    sizes = new_shape("zeros", (shape, *more))
+    return full(sizes, 0, float32 if dtype is None else dtype, device, requires_grad)
 
 
 def ones(
-    *shape: Any, dtype: Any = float32, device: Any = None, requires_grad: bool = False
+    shape: Any = (),
+    *more: int,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """1 in every element.
 
@@ -181,29 +186,18 @@ def ones(
     >>> bp.ones((2,)).tolist()
     [1.0, 1.0]
     """
-    return full(
-        new_shape("ones", shape), 1, float32 if dtype is None else dtype, device, requires_grad
-    )
+    sizes = new_shape("ones", (shape, *more))
+    return full(sizes, 1, float32 if dtype is None else dtype, device, requires_grad)
 
 
-def empty(*shape: Any, dtype: Any = float32, device: Any = None) -> Tensor:
+def empty(shape: Any = (), *more: int, dtype: Any = None, device: Any = None) -> Tensor:
     """A tensor whose values do not matter; they are zeros, since nothing reads stale memory.
 
     shape   sizes, as one tuple or one after the other
     >>> empty(2, 1).shape
     (2, 1)
     """
-    return zeros(*shape, dtype=dtype, device=device)
-
-
-def empty_like(x: Tensor, dtype: Any = None) -> Tensor:
-    """A tensor like x whose values do not matter; they are zeros.
-
-    dtype   by default that of x
-    >>> empty_like(ones((2,))).shape
-    (2,)
-    """
-    return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=x.device)
+    return zeros(new_shape("empty", (shape, *more)), dtype=dtype, device=device)
 
 
 def arange(
@@ -223,6 +217,7 @@ def arange(
     """
     if stop is None:
         start, stop = 0, start
+    start, stop, step = (_plain(number) for number in (start, stop, step))
     whole = all(isinstance(number, int) for number in (start, stop, step))
     wanted = (int64 if whole else float32) if dtype is None else as_dtype(dtype)
     if wanted.kind not in "iuf":
@@ -230,37 +225,46 @@ def arange(
     return _made(creation.arange(_like(device, wanted), start, stop, step, wanted), False)
 
 
+def _plain(number: Any) -> Any:
+    """The Python number of a NumPy scalar or a tensor of one element."""
+    return number.item() if hasattr(number, "item") else number
+
+
 def linspace(
-    start: float,
-    stop: float,
+    start: complex,
+    stop: complex,
     num: int,
-    dtype: Any = float32,
+    dtype: Any = None,
     device: Any = None,
     endpoint: bool = True,
 ) -> Tensor:
     """`num` numbers from start to stop at equal distances.
 
+    dtype     by default float32, or complex64 if an end is complex
     endpoint  whether stop is the last of them
     >>> import bedplate as bp
     >>> bp.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
-    wanted = float32 if dtype is None else as_dtype(dtype)
+    start, stop = _plain(start), _plain(stop)
+    kind = complex64 if isinstance(start, complex) or isinstance(stop, complex) else float32
+    wanted = kind if dtype is None else as_dtype(dtype)
     return _made(
         creation.linspace(_like(device, wanted), start, stop, num, wanted, endpoint), False
     )
 
 
 def eye(
-    rows: int, columns: int | None = None, offset: int = 0, dtype: Any = float32, device: Any = None
+    n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = None, device: Any = None
 ) -> Tensor:
     """1 on a diagonal, 0 elsewhere.
 
-    offset  of the diagonal: above the main one if positive
+    n_cols  by default n_rows
+    k       which diagonal: above the main one if positive
     >>> import bedplate as bp
     >>> bp.eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
     wanted = float32 if dtype is None else as_dtype(dtype)
-    width = rows if columns is None else columns
-    return _made(creation.eye(_like(device, wanted), rows, width, offset, wanted), False)
+    shape = new_shape("eye", ((n_rows, n_rows if n_cols is None else n_cols),))
+    return _made(creation.eye(_like(device, wanted), *shape, k, wanted), False)

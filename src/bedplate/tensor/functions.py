@@ -62,7 +62,7 @@ from bedplate.ops.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
-from bedplate.ops.creation import full_like, one_hot, ones_like, tril, triu, zeros_like
+from bedplate.ops.creation import empty_like, full_like, one_hot, ones_like, tril, triu, zeros_like
 from bedplate.ops.cumulative import (
     cummax,
     cummin,
@@ -130,6 +130,7 @@ from bedplate.ops.views import (
     matrix_transpose,
     moveaxis,
     permute,
+    permute_dims,
     reshape,
     squeeze,
     swapaxes,
@@ -191,6 +192,7 @@ class Methods(Operators):
     nextafter = nextafter
     not_equal = not_equal
     pad = pad
+    permute_dims = permute_dims
     positive = positive
     repeat = repeat
     rms_norm = rms_norm
@@ -257,6 +259,7 @@ __all__ = [
     "diff",
     "divide",
     "embedding",
+    "empty_like",
     "equal",
     "erf",
     "exp",
@@ -313,6 +316,7 @@ __all__ = [
     "ones_like",
     "pad",
     "permute",
+    "permute_dims",
     "positive",
     "pow",
     "prod",

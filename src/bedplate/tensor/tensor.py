@@ -273,7 +273,7 @@ class Tensor(Assignment, Interchange, Standard, Methods):
             dtype = as_dtype(target)
         except DTypeError:
             return self.to(Device(target))
-        return self.astype(dtype)
+        return self.astype(dtype, copy=False)
 
     def _to_device(self, device: Device) -> Tensor:
         source = compute(self)

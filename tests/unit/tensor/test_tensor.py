@@ -112,7 +112,10 @@ def test_to() -> None:
     assert x.to("cpu") is x
     assert x.to(bp.Device("cpu")) is x
     assert x.to(bp.float32) is x
-    assert x.astype(bp.float32) is x
+    assert x.astype(bp.float32, copy=False) is x
+    copied = x.astype(bp.float32)
+    copied += 1
+    assert (x.tolist(), copied.tolist()) == ([1.0], [2.0])
     assert x.to("float64").dtype is bp.float64
     moved = x.to("reference")
     assert moved.device == bp.Device("reference")
