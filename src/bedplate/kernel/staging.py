@@ -54,6 +54,16 @@ class Kernel:
         return f"<Kernel {self.name}({types})>"
 
     @property
+    def parameters(self) -> dict[str, Type]:
+        """The type of each parameter, by name, in order."""
+        return dict(self._types)
+
+    @property
+    def result(self) -> Type | None:
+        """The type of what it gives back, or None."""
+        return self._result
+
+    @property
     def ir(self) -> Program:
         """The traced program.
 

@@ -73,6 +73,7 @@ from bedplate.ops.cumulative import (
     linear_recurrence,
     logcumsumexp,
 )
+from bedplate.ops.custom_kernel import kernel_output, run_kernel
 from bedplate.ops.exponential import (
     exp,
     exp2,
@@ -89,7 +90,7 @@ from bedplate.ops.exponential import pow_ as pow
 from bedplate.ops.extremes import clip, maximum, minimum
 from bedplate.ops.floats import copysign, hypot, nextafter, signbit
 from bedplate.ops.gather import embedding, take, take_along_axis
-from bedplate.ops.losses import cross_entropy, mse_loss
+from bedplate.ops.losses import cross_entropy
 from bedplate.ops.matmul import matmul
 from bedplate.ops.norms import layer_norm, rms_norm
 from bedplate.ops.positions import argmax, argmin
@@ -102,6 +103,7 @@ from bedplate.ops.reduce import max_ as max
 from bedplate.ops.reduce import min_ as min
 from bedplate.ops.reduce import sum_ as sum
 from bedplate.ops.regions import chunk, concat, flip, narrow, pad, split, stack, unstack
+from bedplate.ops.regression_losses import mse_loss
 from bedplate.ops.rope import rope, swiglu
 from bedplate.ops.rounding import ceil, floor, trunc
 from bedplate.ops.rounding import round_ as round
@@ -280,6 +282,7 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "kernel_output",
     "layer_norm",
     "less",
     "less_equal",
@@ -331,6 +334,7 @@ __all__ = [
     "rope",
     "round",
     "rsqrt",
+    "run_kernel",
     "safe_inv",
     "sigmoid",
     "sign",
