@@ -43,7 +43,7 @@ class Output:
     dtype: DType
 
 
-def kernel_output(shape: int | Sequence[int], dtype: Any) -> Output:
+def kernel_output(shape: int | Sequence[int], dtype: Any) -> object:
     """Stand for a result among the arguments of `run_kernel`: memory that the kernel must fill.
 
     shape   sizes, or one size
@@ -276,12 +276,10 @@ def _run_checked(made: Value, tensors: list[Value], attributes: Attributes) -> N
         return  # the interpreter checks by itself
     # without history: this is no reading of a value that a gradient would have to know of
     arrays = [x._from_node(x._node).realise()._node.array() for x in tensors]
-    found = _run(
-        attributes["kernel"], arrays, *(attributes[n] for n in ("arguments", "results", "items"))
-    )
-    blocks = [
-        Block.from_numpy(array) for array in (found if isinstance(found, tuple) else (found,))
-    ]
+    parts = (attributes[name] for name in ("arguments", "results", "items"))
+    found = _run(attributes["kernel"], arrays, *parts)
+    found = found if isinstance(found, tuple) else (found,)
+    blocks = [Block.from_numpy(array) for array in found]
     node.realise(tuple(blocks) if len(blocks) > 1 else blocks[0])
 
 
