@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.autograd.tape import Entry, current_session
+from bedplate.autograd.tape import Entry, Part, current_session
 from bedplate.errors import GradientError
 from bedplate.graph.node import NO_ATTRIBUTES
 from bedplate.graph.pending import LOCAL
@@ -26,8 +26,8 @@ class _Apply:
 
     def __get__(self, instance: Any, owner: type[Operation]) -> Callable[..., Any]:
         if instance is None:
-            return lambda *inputs: _apply(owner(), inputs)
-        return lambda *inputs: _apply(copy.copy(instance), inputs)
+            return lambda *inputs: _apply(owner(), inputs, owner)
+        return lambda *inputs: _apply(copy.copy(instance), inputs, instance)
 
 
 def _missing(signature: str) -> Callable[..., Any]:
@@ -40,8 +40,9 @@ def _missing(signature: str) -> Callable[..., Any]:
 class Operation:
     """The base of custom ops: subclass it, and call `apply`.
 
-    forward(*inputs)   returns a tensor; may keep what it needs on `self`
-    grad_fn(grad)      returns the gradient of each input, or None; a single one may stand alone
+    forward(*inputs)   returns a tensor, or a tuple of them; may keep what it needs on `self`
+    grad_fn(grad)      returns the gradient of each input, or None; a single one may stand alone.
+                       It is given the gradient of each output: zeros where none came back
     constants          names of attributes that do not depend on the inputs, for second
                        derivatives; only needed for values that left the graph in `forward`
 
@@ -73,15 +74,15 @@ class Operation:
         """The name of the class."""
         return type(self).__name__
 
-    def input_gradients(self, grad: Any, sources: tuple[Any, ...]) -> tuple[Any, ...]:
+    def input_gradients(self, *grads: Any, sources: tuple[Any, ...]) -> tuple[Any, ...]:
         """What `grad_fn` gives, as a tuple; checked where it is to be differentiated again."""
         before = LOCAL.state.cuts
-        found = self.grad_fn(grad)
+        found = self.grad_fn(*grads)
         gradients = tuple(found) if isinstance(found, tuple | list) else (found,)
         if LOCAL.state.recording:
             fault = self._fault(gradients, LOCAL.state.cuts != before)
             if fault:
-                behind = (grad._entry, *sources)
+                behind = (*(grad._entry for grad in grads), *sources)
                 return tuple(None if g is None else _refused(g, fault, behind) for g in gradients)
         return gradients
 
@@ -113,7 +114,7 @@ class _Refusal:
     def __init__(self, fault: str) -> None:
         self._fault = fault
 
-    def input_gradients(self, grad: Any, sources: tuple[Any, ...]) -> tuple[Any, ...]:
+    def input_gradients(self, grad: Any, *, sources: tuple[Any, ...]) -> tuple[Any, ...]:
         raise GradientError(self._fault)
 
 
@@ -125,33 +126,87 @@ def _refused(gradient: Any, fault: str, behind: tuple[Any, ...]) -> Any:
     return gradient._wrap(node, entry)
 
 
-def _apply(operation: Operation, inputs: tuple[Any, ...]) -> Any:
-    """Run `forward`, and record it if a gradient may be wanted."""
+def _apply(operation: Operation, inputs: tuple[Any, ...], source: Any) -> Any:
+    """Run `forward`, and record it if a gradient may be wanted.
+
+    source  the class or instance that `apply` was called on
+    """
     tensors = [x for x in inputs if hasattr(x, "_node")]
     if not tensors:
         raise TypeError(f"{operation.name}.apply: expected at least one tensor")
     state = LOCAL.state
+    if state.watcher is not None:
+        state.watcher.applied(source)
     cuts, known = state.cuts, set(vars(operation))
     # aliases: forward may assign to its arguments without changing the caller's tensors
     given = tuple(x._alias() if hasattr(x, "_node") else x for x in inputs)
-    output = operation.forward(*given)
-    _check_output(operation, output)
+    found = operation.forward(*given)
+    several = isinstance(found, tuple | list)
+    outputs = list(found) if several else [found]
+    _check_outputs(operation, outputs)
     sources = tuple(getattr(x, "_entry", None) for x in inputs)
     wanted = state.recording and any(source is not None for source in sources)
-    if not wanted or output.dtype.kind not in "fc":
-        return tensors[0]._from_node(output._node)
+    if not wanted or not any(output.dtype.kind in "fc" for output in outputs):
+        made = [tensors[0]._from_node(output._node) for output in outputs]
+        return tuple(made) if several else made[0]
     if state.cuts != cuts:
         operation._lost = tuple(_lost(operation, known, given))
     nodes = tuple(getattr(x, "_node", None) for x in inputs)
-    entry = Entry(operation, NO_ATTRIBUTES, nodes, sources, output._node, current_session())
-    return tensors[0]._wrap(output._node, entry)
+    results = tuple(output._node for output in outputs)
+    entry = Entry(
+        operation, NO_ATTRIBUTES, nodes, sources, results if several else results[0],
+        current_session(),
+    )  # fmt: skip
+    if not several:
+        return tensors[0]._wrap(results[0], entry)
+    return tuple(_part(tensors[0], entry, results, index) for index in range(len(results)))
 
 
-def _check_output(operation: Operation, output: Any) -> None:
-    if not hasattr(output, "_node"):
-        raise TypeError(
-            f"{operation.name}: forward must return a tensor, got {type(output).__name__}"
-        )
+def _part(like: Any, entry: Entry, results: tuple[Any, ...], index: int) -> Any:
+    """Output number `index` as a tensor; only floats have a history."""
+    node = results[index]
+    if node.dtype.kind not in "fc":
+        return like._from_node(node)
+    attributes = {"index": index, "of": len(results)}
+    return like._wrap(node, Entry(Part, attributes, (), (entry,), node, entry.session))
+
+
+def _check_outputs(operation: Operation, outputs: list[Any]) -> None:
+    for output in outputs:
+        if not hasattr(output, "_node"):
+            raise TypeError(
+                f"{operation.name}: forward must return a tensor, got {type(output).__name__}"
+            )
+    if not outputs:
+        raise TypeError(f"{operation.name}: forward must return a tensor, got none")
+
+
+def state_of(source: Any) -> tuple[Any, ...]:
+    """What the attributes of an operation, or of its class, stand for: equal if they are alike.
+
+    Numbers, strings and arrays, alone or in lists and dicts, by value; anything else by identity.
+    """
+    kind = source if isinstance(source, type) else type(source)
+    tables = [vars(c) for c in kind.__mro__[: kind.__mro__.index(Operation)]]
+    tables += [] if isinstance(source, type) else [vars(source)]
+    return tuple(
+        (name, _shown(value))
+        for table in tables
+        for name, value in table.items()
+        if not name.startswith("__")
+    )
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, bool | int | float | complex | str | bytes | type(None)):
+        return type(value), repr(value)
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    if isinstance(value, list | tuple):
+        return type(value), tuple(_shown(part) for part in value)
+    if isinstance(value, dict):
+        return tuple((repr(key), _shown(part)) for key, part in value.items())
+    return id(value)
 
 
 def _lost(operation: Operation, known: set[str], given: tuple[Any, ...]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from typing import Any
 from bedplate.errors import GradientError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node
 from bedplate.graph.pending import LOCAL, ThreadState, user_site
+from bedplate.ops.build import number
 from bedplate.ops.record import NoGradient, Op
 
 Hook = Callable[[Any], Any]
@@ -64,7 +65,7 @@ class Entry:
     op       an `Op`, or an `Operation` (one instance per application)
     inputs   nodes
     sources  the Entry or Leaf behind each input, None where no gradient is wanted
-    output   node
+    output   node; of an operation with several outputs, a tuple of them
     session  see `Session`
     hooks    functions of the output's gradient, or None
     """
@@ -97,7 +98,8 @@ class Entry:
 
     @property
     def line(self) -> str:
-        return "a line that is no longer known" if self.output is None else self.output.line()
+        output: Any = self.output[0] if isinstance(self.output, tuple) else self.output
+        return "a line that is no longer known" if output is None else output.line()
 
 
 class _Freed:
@@ -228,9 +230,10 @@ def _spread(entry: Any, grad: Any, grads: dict[Any, Any], wrap: Wrap, create: bo
     """Add the gradients of the inputs of `entry` to those of its sources."""
     if isinstance(entry, Leaf):
         return
-    if entry.op.name == "output":  # the part of a value with several outputs
+    if entry.op is Part or entry.op.name == "output":  # the part of a value of several outputs
         source = entry.sources[0]
-        parts = grads.setdefault(source, [None] * entry.inputs[0].op.n_outputs)
+        count = entry.attributes.get("of") or entry.inputs[0].op.n_outputs
+        parts = grads.setdefault(source, [None] * count)
         index = entry.attributes["index"]
         parts[index] = grad if parts[index] is None else parts[index] + grad
         return
@@ -263,10 +266,25 @@ def _input_gradients(entry: Entry, grad: Any, wrap: Wrap, create: bool) -> tuple
 
 def _from_operation(entry: Entry, grad: Any, wrap: Wrap, create: bool) -> tuple[Any, ...]:
     """An operation of a user takes and gives tensors."""
+    grads = _of_each_output(entry, grad, wrap)
     if create:
-        return _checked(entry, entry.op.input_gradients(grad, entry.sources))
-    found = _checked(entry, entry.op.input_gradients(wrap(grad, None), entry.sources))
+        return _checked(entry, entry.op.input_gradients(*grads, sources=entry.sources))
+    found = _checked(entry, entry.op.input_gradients(*grads, sources=entry.sources))
     return tuple(None if gradient is None else gradient._node for gradient in found)
+
+
+def _of_each_output(entry: Entry, grad: Any, wrap: Wrap) -> list[Any]:
+    """The gradients of the outputs as tensors; zeros where none came back."""
+    if not isinstance(entry.output, tuple):
+        return [_as_tensor(grad, wrap)]
+    return [
+        _as_tensor(number(node, 0).broadcast_to(node.shape) if part is None else part, wrap)
+        for part, node in zip(grad, entry.output, strict=True)
+    ]
+
+
+def _as_tensor(value: Any, wrap: Wrap) -> Any:
+    return wrap(value, None) if isinstance(value, Node) else value
 
 
 def _checked(entry: Entry, gradients: Any) -> tuple[Any, ...]:
@@ -310,6 +328,15 @@ def _with_hooks(entry: Any, grad: Any, wrap: Wrap, create: bool) -> Any:
                 )
             grad = found if create else found._node
     return grad
+
+
+class Part:
+    """The choice of one output of an operation that has several, as an op of the tape.
+
+    Its attributes: index, and of, the number of outputs.
+    """
+
+    name = "part"
 
 
 class _Alias:

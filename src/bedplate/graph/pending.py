@@ -39,6 +39,9 @@ class Watcher(Protocol):
     def value_read(self, tensor: Any) -> None:
         """The value of `tensor` is about to be read; raise here to refuse it."""
 
+    def applied(self, operation: Any) -> None:
+        """A user's operation, an instance or a class, is about to be applied."""
+
 
 class ThreadState:
     """How one thread builds graphs.

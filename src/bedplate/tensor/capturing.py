@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from bedplate.autograd.operation import state_of
 from bedplate.autograd.tape import Leaf, has_history
 from bedplate.compiler.signature import is_input
 from bedplate.errors import CaptureError
@@ -53,6 +54,7 @@ class Recording:
     read       tensors from outside whose value an operation took
     aliases    pairs of tensors that showed one value, and must still
     constants  digests of values that were made inside from data
+    operations (operation of a user, its state) for each that was applied
     """
 
     result: Any = None
@@ -64,6 +66,7 @@ class Recording:
     read: list[Tensor] = field(default_factory=list)
     aliases: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     constants: tuple[bytes, ...] = ()
+    operations: list[tuple[Any, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,10 @@ class Watch:
         self.before: dict[int, tuple[Tensor, Node, Any]] = {}
         self.gradients: dict[int, tuple[Tensor, Tensor | None]] = {}
         self.asked: dict[int, tuple[Tensor, Tensor | None]] = {}
+        self.operations: dict[int, tuple[Any, Any]] = {}
+
+    def applied(self, operation: Any) -> None:
+        self.operations.setdefault(id(operation), (operation, state_of(operation)))
 
     def read(self, tensor: Tensor) -> None:
         first = self.readers.setdefault(tensor._node, tensor)
@@ -191,6 +198,7 @@ class _Recorder:
                 made.gradients.append((self._owner(tensor), number))
         for tensor, gradient in watch.asked.values():
             made.expected.append((self._owner(tensor), gradient is None))
+        made.operations = list(watch.operations.values())
         self._inputs()
         watch.undo()
         return made

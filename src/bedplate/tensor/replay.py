@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from bedplate.autograd.operation import state_of
 from bedplate.autograd.tape import captured_entry
 from bedplate.compiler.capture import CapturedPlan
 from bedplate.compiler.plan import FIRST_INPUT
@@ -62,6 +63,7 @@ class Replay:
         self.expected = made.expected
         self.aliases = made.aliases
         self.result = made.result
+        self.operations = made.operations
         self._choose_places(made)
         self._note_outside(made)
         self.met = met or {}
@@ -69,6 +71,7 @@ class Replay:
             self.captured.key, made.constants, tuple(_name(owner) for _, owner in self.inputs),
             tuple((_name(owner), root) for owner, root in made.states),
             tuple((_name(owner), root) for owner, root in made.gradients), repr(made.result),
+            tuple(state for _, state in made.operations),
         )  # fmt: skip
         made.roots.clear()
         made.inputs.clear()
@@ -132,6 +135,8 @@ class Replay:
             if arguments[i] is not tensor:
                 return False
         if not self.outside.isdisjoint(map(id, arguments)):
+            return False
+        if any(state_of(operation) != was for operation, was in self.operations):
             return False
         return all(a._node is b._node for a, b in self.aliases)
 
