@@ -18,6 +18,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from bedplate.errors import CheckpointError, DataError
+from bedplate.tensor.atomic import read_text
 
 REPLACEMENT = "�"
 
@@ -112,7 +113,7 @@ class TokenizerCodec:
         path = Path(path)
         path = path / "tokenizer.json" if path.is_dir() else path
         try:
-            self._tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+            self._tokenizer = Tokenizer.from_str(read_text(path))
         except Exception as error:  # the library raises bare Exception
             raise CheckpointError(f"tokenizer: cannot read {path}: {error}") from None
         self.vocab_size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
@@ -193,7 +194,7 @@ def load_codec(folder: str | os.PathLike[str]) -> TextCodec:
     """
     folder = Path(folder)
     try:
-        table = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        table = json.loads(read_text(folder / "config.json"))
         vocab_size, end = table.get("vocab_size"), table.get("eos_token_id")
     except (OSError, ValueError, AttributeError):
         raise CheckpointError(f"tokenizer: {folder} has no readable config.json") from None

@@ -23,6 +23,8 @@ from bedplate.nn import Parameter
 from bedplate.olmo.config import Config
 from bedplate.olmo.model import Olmo3, uninitialised
 from bedplate.tensor import no_grad, safetensors, tensor
+from bedplate.tensor.atomic import read_text
+from bedplate.tensor.safetensors import Stored
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -49,27 +51,27 @@ def load(path: str | os.PathLike[str], dtype: Any = None) -> Olmo3:
     _check_names(parameters, arrays, config)
     with no_grad():
         for name, parameter in parameters.items():
-            parameter.assign(tensor(arrays[name]).astype(parameter.dtype))
-            parameter.realise()  # one at a time: the file's copy of it can go
+            parameter.assign(tensor(arrays[name].read()).astype(parameter.dtype))
+            parameter.realise()  # one at a time: what was read of the file can go
     return model.eval()
 
 
-def read_weights(folder: Path) -> dict[str, np.ndarray]:
-    """Every tensor of a checkpoint by name, mapped from its files."""
+def read_weights(folder: Path) -> dict[str, Stored]:
+    """Every tensor of a checkpoint by name: shapes and dtypes are known, values are read later."""
     if (folder / SINGLE).exists():
-        return safetensors.read(folder / SINGLE)
+        return safetensors.File(folder / SINGLE).stored
     if (folder / INDEX).exists():
         return _read_shards(folder)
     raise _fail(f"{folder} has no {SINGLE} and no {INDEX}", "give a folder that has the weights")
 
 
-def _read_shards(folder: Path) -> dict[str, np.ndarray]:
+def _read_shards(folder: Path) -> dict[str, Stored]:
     weight_map = _read_index(folder / INDEX)
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Stored] = {}
     for file in sorted(set(weight_map.values())):
         if not (folder / file).exists():
             raise _fail(f"{INDEX} names {file}, which is not there", "download the missing file")
-        shard = safetensors.read(folder / file)
+        shard = safetensors.File(folder / file).stored
         for name in shard:
             if weight_map.get(name) != file:
                 claim = weight_map.get(name, "no file")
@@ -83,7 +85,7 @@ def _read_shards(folder: Path) -> dict[str, np.ndarray]:
 
 def _read_index(path: Path) -> dict[str, str]:
     try:
-        weight_map = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        weight_map = json.loads(read_text(path))["weight_map"]
         items = list(weight_map.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _fail(f"{path} is damaged: {error!r}", "download it again") from None
@@ -95,7 +97,7 @@ def _read_index(path: Path) -> dict[str, str]:
 
 
 def _check_names(
-    parameters: Mapping[str, Parameter], arrays: dict[str, np.ndarray], config: Config
+    parameters: Mapping[str, Parameter], arrays: dict[str, Stored], config: Config
 ) -> None:
     missing = [name for name in parameters if name not in arrays]
     if missing:
@@ -114,13 +116,13 @@ def _check_names(
                 f"{name} has shape {array.shape}, config.json asks for {parameter.shape}",
                 "config.json may be another model's",
             )
-        if not as_dtype(array.dtype).is_float:
+        if not array.dtype.is_float:
             raise _fail(f"{name} is {array.dtype}, not a floating dtype", "convert the weights")
 
 
-def _check_tied(arrays: dict[str, np.ndarray]) -> None:
+def _check_tied(arrays: dict[str, Stored]) -> None:
     embedding = arrays["model.embed_tokens.weight"]
-    if not np.array_equal(arrays[TIED], embedding):
+    if not np.array_equal(arrays[TIED].read(), embedding.read()):
         raise _fail(
             f"config.json ties {TIED} to the embedding, but the file has other values for it",
             "set tie_word_embeddings to false, or remove one of them",
@@ -172,7 +174,7 @@ def write_files(
     weight_map: dict[str, str] = {}
     for number, names in enumerate(shards, 1):
         file = SINGLE if len(shards) == 1 else _shard_name(number, len(shards), taken)
-        arrays = {name: parameters[name].numpy() for name in names}
+        arrays = {name: parameters[name].numpy(copy=False) for name in names}
         safetensors.write(folder / file, arrays, {"format": "pt"})
         weight_map |= dict.fromkeys(names, file)
     if len(shards) > 1:

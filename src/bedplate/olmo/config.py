@@ -14,6 +14,7 @@ from typing import Any
 
 from bedplate.errors import CheckpointError
 from bedplate.olmo.rope import MAX_NUMBER, RopeScaling, rope_by_layer_type, rope_keys
+from bedplate.tensor.atomic import read_text
 
 SLIDING = "sliding_attention"
 FULL = "full_attention"
@@ -151,7 +152,9 @@ class Config:
         path = Path(path)
         path = path / "config.json" if path.is_dir() else path
         try:
-            table = json.loads(path.read_text(encoding="utf-8"))
+            table = json.loads(read_text(path))
+        except CheckpointError:
+            raise
         except OSError as error:
             raise _fail(f"cannot open {path}: {error.strerror}", "give a folder with one") from None
         except (ValueError, RecursionError) as error:

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from bedplate.tensor.safetensors import write_atomically
+from bedplate.tensor.atomic import write_atomically
 
 WIDTH, HEIGHT = 720, 420
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 40, 48

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,7 @@ from bedplate.olmo.checkpoint import copy_tokenizer, put_in_place, write_files
 from bedplate.olmo.model import Olmo3
 from bedplate.optim import Optimizer
 from bedplate.tensor import safetensors
+from bedplate.tensor.atomic import read_text, write_atomically
 
 CHECKPOINT = "checkpoint"
 STATE = "training.safetensors"
@@ -53,8 +55,8 @@ def write(
         write_files(model, folder)
         if tokenizer is not None:
             copy_tokenizer(Path(tokenizer), folder)
-        arrays = {_PARAMETERS + n: p.numpy() for n, p in model.named_parameters()}
-        arrays |= {_OPTIMIZER + n: t.numpy() for n, t in optimizer.state_dict().items()}
+        arrays = {_PARAMETERS + n: p.numpy(copy=False) for n, p in model.named_parameters()}
+        arrays |= {_OPTIMIZER + n: t.numpy(copy=False) for n, t in optimizer.state_dict().items()}
         safetensors.write(folder / STATE, arrays, {"place": json.dumps(place)})
         put_in_place(folder, out / CHECKPOINT)
 
@@ -65,10 +67,9 @@ def read(out: Path) -> RunState:
     raises  CheckpointError if it is damaged or was written by something else
     """
     path = out / CHECKPOINT / STATE
-    header = safetensors.read_header(path)
-    arrays = safetensors.read(path)
+    arrays = safetensors.File(path)
     try:
-        place = json.loads(header.metadata["place"])
+        place = json.loads(arrays.metadata["place"])
         return RunState(
             _with_prefix(arrays, _PARAMETERS),
             _with_prefix(arrays, _OPTIMIZER),
@@ -83,7 +84,7 @@ def read(out: Path) -> RunState:
         raise CheckpointError(f"resume: {path} is no state of a run: {error!r}") from None
 
 
-def _with_prefix(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+def _with_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)}
 
 
@@ -94,7 +95,7 @@ class Metrics:
         self._path = out / METRICS
         kept = [r for r in read_metrics(self._path) if r["step"] <= step] if step else []
         lines = "".join(json.dumps(record) + "\n" for record in kept)
-        safetensors.write_atomically(self._path, [lines.encode()])
+        write_atomically(self._path, [lines.encode()])
         self._file: TextIO | None = None
 
     def __enter__(self) -> Metrics:
@@ -121,7 +122,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
     if not path.exists():
         return records
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in read_text(path, most_bytes=1 << 34).splitlines():
         try:
             records.append(json.loads(line))
         except ValueError:

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import ast
 import io
+import itertools
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,10 +28,10 @@ import numpy as np
 from bedplate.dtypes import as_dtype
 from bedplate.errors import CheckpointError, DTypeError
 from bedplate.tensor import safetensors
+from bedplate.tensor.atomic import PathLike, require_regular, write_atomically
 from bedplate.tensor.tensor import Tensor
 from bedplate.tensor.values import array_of
 
-PathLike = str | os.PathLike[str]
 ENDINGS = (".safetensors", ".npy", ".npz")
 # a compressed archive may not claim more than this: deflate reaches 1032 to 1
 LARGEST_RATIO = 1032
@@ -58,29 +59,70 @@ def save(tensors: Any, path: PathLike, metadata: Mapping[str, str] | None = None
     if ending == ".npy":
         if not isinstance(tensors, Tensor):
             raise TypeError(f"save: a .npy file holds one tensor, got {type(tensors).__name__}")
-        safetensors.write_atomically(path, [_npy(tensors)])
+        write_atomically(path, [_npy(tensors)])
         return
     if not isinstance(tensors, Mapping):
         raise TypeError(
             f"save: a {ending} file holds a table of tensors, got {type(tensors).__name__}"
         )
     if ending == ".safetensors":
-        arrays = {name: array_of(tensor.detach()) for name, tensor in tensors.items()}
+        arrays = {name: tensor.numpy(copy=False) for name, tensor in tensors.items()}
         safetensors.write(path, arrays, metadata)
     else:
-        safetensors.write_atomically(path, [_npz(tensors)])
+        write_atomically(path, [_npz(tensors)])
 
 
-def load(path: PathLike, device: Any = None) -> Any:
+class TensorFile(Mapping[str, Tensor]):
+    """The tensors of a safetensors file, each read anew when it is asked for: see `load`.
+
+    metadata   the file's table of strings
+    """
+
+    def __init__(self, path: PathLike, device: Any = None) -> None:
+        self._file = safetensors.File(path)
+        self._device = device
+        self.metadata = self._file.metadata
+
+    def __getitem__(self, name: str) -> Tensor:
+        return Tensor(self._file[name], self._device)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file)
+
+    def __len__(self) -> int:
+        return len(self._file)
+
+    def __repr__(self) -> str:
+        first = itertools.islice(self._file.stored.items(), 5)
+        shown = (f"{name}: {stored.dtype} {stored.shape}" for name, stored in first)
+        more = ", ..." if len(self) > 5 else ""
+        return f"<{len(self)} tensors of {self._file.path}: {', '.join(shown)}{more}>"
+
+
+def load(path: PathLike, device: Any = None, lazy: bool = False) -> Any:
     """The tensors of a file: a table from names to tensors, or one tensor for `.npy`.
 
-    raises  FileNotFoundError; CheckpointError for a file that is damaged, incomplete or lies
+    device   where the tensors are put
+    lazy     a `.safetensors` file as a mapping that reads a tensor when it is asked for it, and
+             has the file's `metadata`
+    raises   FileNotFoundError; CheckpointError for a file that is damaged, incomplete or lies,
+             and for what is no regular file; ValueError for another ending
+    >>> import bedplate as bp, tempfile, os
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "a.safetensors")
+    ...     bp.save({"w": bp.ones(2), "b": bp.zeros(1)}, path, {"step": "7"})
+    ...     file = bp.load(path, lazy=True)
+    ...     file.metadata, sorted(file), file["w"].tolist()
+    ({'step': '7'}, ['b', 'w'], [1.0, 1.0])
     """
     place = Path(path)
     ending = _ending(place)
+    require_regular(place)
     if ending == ".safetensors":
-        arrays = safetensors.read(place)
-        return {name: Tensor(array, device) for name, array in arrays.items()}
+        table = TensorFile(place, device)
+        return table if lazy else dict(table)
+    if lazy:
+        raise ValueError(f"load: a {ending} file is read whole; lazy=True is for .safetensors")
     with place.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         try:

@@ -69,9 +69,7 @@ class Interchange:
         copy: bool | None = None,
     ) -> Any:
         if stream is not None:
-            raise BufferError(
-                f"__dlpack__: memory of the CPU has no stream, got {stream}"
-            )
+            raise BufferError(f"__dlpack__: memory of the CPU has no stream, got {stream}")
         return to_dlpack(_shown(self), max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -84,7 +82,7 @@ class Interchange:
                 "memoryview: buffers have no letter for bfloat16\n"
                 "  use memoryview(x.numpy(copy=False).view('uint16')), or convert to float32"
             )
-        return memoryview(array)
+        return array.data
 
 
 def _shown(tensor: Any) -> np.ndarray[Any, Any]:

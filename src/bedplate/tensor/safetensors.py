@@ -1,11 +1,10 @@
-"""The safetensors file format, read and written in NumPy, with files treated as hostile.
+"""Safetensors files, by the package that defines the format, with files treated as hostile.
 
-A file is: 8 bytes, the length n of the header (little-endian); n bytes of JSON; the data.
-The JSON maps each name to {"dtype", "shape", "data_offsets": [begin, end)}, offsets counted
-from the end of the header, and "__metadata__" to a table of strings. A reader that believes
-the header can be made to allocate or read anything; this one checks every claim first, and
-maps the file instead of reading it. A writer that dies half-way must not leave half a file:
-this one writes beside the target and renames.
+A file is: 8 bytes, the length n of the header (little-endian); n bytes of JSON; the data. The
+package checks every size and offset of the header against the file before it reads or allocates.
+What it lets pass is refused here: names that stand twice, dtypes and shapes that no tensor has,
+and what is no regular file. Data are read when they are asked for, by `pread` and not by mapping
+the file: a file that is cut short meanwhile is then an error and not a signal.
 """
 
 from __future__ import annotations
@@ -13,220 +12,173 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import ml_dtypes
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
+from bedplate.dtypes import ALL, DType
 from bedplate.errors import CheckpointError
+from bedplate.tensor.atomic import PathLike, replacing, require_regular
 
-HEADER_LIMIT_BYTES = 100_000_000  # as in the format's own reader
-ALIGNMENT_BYTES = 8
-
-NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
-    "BOOL": np.dtype(np.bool_),
-    "I8": np.dtype(np.int8),
-    "I16": np.dtype(np.int16),
-    "I32": np.dtype(np.int32),
-    "I64": np.dtype(np.int64),
-    "U8": np.dtype(np.uint8),
-    "U16": np.dtype(np.uint16),
-    "U32": np.dtype(np.uint32),
-    "U64": np.dtype(np.uint64),
-    "F16": np.dtype(np.float16),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "F32": np.dtype(np.float32),
-    "F64": np.dtype(np.float64),
-    "C64": np.dtype(np.complex64),
-    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+ADVICE = "copy or download the file again"
+MOST_AXES = 64  # of a NumPy array
+# what the package says -> what that means for whoever has the file
+MEANINGS = {
+    "not fully covered": "the file is truncated, or has bytes that belong to no tensor",
+    "header too small": "the file is truncated: it holds no safetensors header",
+    "header too large": "the file is no safetensors file",
+    "invalid header length": "the file is truncated, or no safetensors file",
+    "invalid offset": "a tensor overlaps another, or leaves a hole before it",
+    "invalid shape": "a tensor's shape and dtype take other bytes than the header gives it",
+    "failed to fill": "the file was cut short since it was opened",
 }
-NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
+# the format's names of dtypes, as far as tensors have them: I64, BF16, C64, ...
+CODES = {"bool": "BOOL", "bfloat16": "BF16", "complex64": "C64"} | {
+    dtype.name: f"{dtype.kind.upper()}{8 * dtype.itemsize}"
+    for dtype in ALL
+    if dtype.kind in "iuf" and dtype.name != "bfloat16"
+}
+DTYPES: dict[str, DType] = {CODES[dtype.name]: dtype for dtype in ALL if dtype.name in CODES}
 
 
 @dataclass(frozen=True)
-class Entry:
-    """Where one tensor lies: bytes `begin` to `end` of the data behind the header."""
+class Stored:
+    """One tensor of a file: what the header says of it, and a way to read it.
 
-    dtype: np.dtype[Any]
+    shape, dtype   known without reading
+    """
+
+    file: File
+    name: str
     shape: tuple[int, ...]
-    begin: int
-    end: int
+    dtype: DType
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its values."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def read(self) -> np.ndarray[Any, Any]:
+        """The values, in memory of their own.
+
+        raises  CheckpointError if the file was cut short or removed since it was opened
+        """
+        return self.file[self.name]
 
 
-@dataclass(frozen=True)
-class Header:
-    """What a file says of itself, checked against its size."""
+class File(Mapping[str, np.ndarray[Any, Any]]):
+    """The tensors of a file by name, each read when it is asked for.
 
-    entries: dict[str, Entry]
-    metadata: dict[str, str]
-    data_start: int
-
-
-def _fail(path: Path, rule: str) -> CheckpointError:
-    return CheckpointError(f"read: {rule}\n  file  {path}\n  copy or download the file again")
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {twice!r} stands in it twice")
-    return table
-
-
-def _header_text(path: Path, file: BinaryIO, size_bytes: int) -> tuple[bytes, int]:
-    start = file.read(8)
-    if len(start) < 8:
-        raise _fail(path, f"the file is truncated: {size_bytes} bytes hold no safetensors header")
-    length = int.from_bytes(start, "little")
-    if length > HEADER_LIMIT_BYTES or 8 + length > size_bytes:
-        raise _fail(
-            path,
-            f"the header claims {length} bytes, the file has {size_bytes}: "
-            "it is truncated, or not a safetensors file",
-        )
-    return file.read(length), 8 + length
-
-
-def _entry(path: Path, name: str, claim: Any) -> Entry:
-    try:
-        dtype = NUMPY_DTYPES[claim["dtype"]]
-        shape = tuple(claim["shape"])
-        begin, end = claim["data_offsets"]
-    except (KeyError, TypeError, ValueError):
-        raise _fail(path, f"{name}: the entry is malformed: {str(claim)[:200]}") from None
-    numbers = (*shape, begin, end)
-    if not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers):
-        raise _fail(path, f"{name}: sizes and offsets must be whole and not negative: {numbers}")
-    wanted = math.prod(shape) * dtype.itemsize
-    if end - begin != wanted:
-        raise _fail(
-            path, f"{name}: {shape} of {dtype} takes {wanted} bytes, the entry has {end - begin}"
-        )
-    return Entry(dtype, shape, begin, end)
-
-
-def _check_cover(path: Path, entries: dict[str, Entry], data_bytes: int) -> None:
-    """The entries must cover the data without hole or overlap."""
-    position = 0
-    for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
-        if entry.begin != position:
-            kind = "overlaps another" if entry.begin < position else "leaves a hole before it"
-            raise _fail(path, f"{name}: its bytes {entry.begin} to {entry.end}: {kind}")
-        position = entry.end
-    if position != data_bytes:
-        kind = "is truncated" if position > data_bytes else "has bytes that belong to no tensor"
-        raise _fail(path, f"the file {kind}: {data_bytes} data bytes, {position} are claimed")
-
-
-def _metadata(path: Path, table: Any) -> dict[str, str]:
-    if not isinstance(table, dict) or not all(isinstance(v, str) for v in table.values()):
-        raise _fail(path, "__metadata__ must map names to strings")
-    return table
-
-
-def read_header(path: str | os.PathLike[str]) -> Header:
-    """Read and check what the file says of itself, without touching the data.
-
-    raises CheckpointError if the file is truncated, lies about its sizes, or is no such file
+    path     of a safetensors file; the header is read and checked at once
+    raises   CheckpointError if it is truncated, lies about its sizes, or is no such file
+    >>> import bedplate as bp, tempfile, os
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "a.safetensors")
+    ...     bp.save({"w": bp.ones(2)}, path, {"note": "text"})
+    ...     file = File(path)
+    ...     list(file), file.stored["w"].shape, file.metadata, file["w"].tolist()
+    (['w'], (2,), {'note': 'text'}, [1.0, 1.0])
     """
-    path = Path(path)
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for its writer
-            raise CheckpointError(f"read: {path} is no regular file\n  give a safetensors file")
-        with path.open("rb") as file:
-            size_bytes = os.fstat(file.fileno()).st_size
-            text, data_start = _header_text(path, file, size_bytes)
-    except OSError as error:
-        raise CheckpointError(f"read: cannot open {path}: {error.strerror or error}") from None
-    try:
-        claims = json.loads(text.decode("utf-8"), object_pairs_hook=_no_duplicates)
-    except (ValueError, RecursionError) as error:
-        raise _fail(path, f"the header is not valid JSON: {error}") from None
-    if not isinstance(claims, dict):
-        raise _fail(path, "the header is not a table of names")
-    metadata = _metadata(path, claims.pop("__metadata__", {}))
-    entries = {name: _entry(path, name, claim) for name, claim in claims.items()}
-    _check_cover(path, entries, size_bytes - data_start)
-    return Header(entries, metadata, data_start)
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = Path(path)
+        try:
+            size_bytes = require_regular(path)
+        except FileNotFoundError as error:
+            raise CheckpointError(f"load: cannot open {path}: {error.strerror}") from None
+        with self._refusing():
+            self._handle = safe_open(os.fspath(self.path), "numpy", backend="pread")
+            self.metadata: dict[str, str] = dict(self._handle.metadata() or {})
+            self._check_names(size_bytes)
+            names = self._handle.keys()
+            self.stored = {name: self._stored(name) for name in names}
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        if name not in self.stored:
+            raise KeyError(name)
+        with self._refusing():
+            return self._handle.get_tensor(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.stored)
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+    def _refusing(self) -> _Refusing:
+        return _Refusing(self.path)
+
+    def _stored(self, name: str) -> Stored:
+        part = self._handle.get_slice(name)
+        code, shape = part.get_dtype(), tuple(part.get_shape())
+        if code not in DTYPES:
+            raise ValueError(f"{name} is {code}, which no tensor holds")
+        stored = Stored(self, name, shape, DTYPES[code])
+        if len(shape) > MOST_AXES or math.prod(n for n in shape if n) >= 1 << 60:
+            raise ValueError(f"{name}: no tensor has the shape {str(shape)[:100]}")
+        return stored
+
+    def _check_names(self, size_bytes: int) -> None:
+        """The package takes the last of two entries with one name; no honest writer makes two."""
+        with self.path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            text = file.read(min(length, size_bytes))
+        json.loads(text, object_pairs_hook=_refuse_duplicates)
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Every tensor of a file by name, as read-only views of the mapped file.
+class _Refusing:
+    """Turns whatever goes wrong with a file into a CheckpointError that names it."""
 
-    returns  name -> array; nothing is read from disk before it is touched
-    raises   CheckpointError as `read_header` does
-    """
-    header = read_header(path)
-    data = _map(Path(path), header)
-    return {
-        name: data[entry.begin : entry.end].view(entry.dtype).reshape(entry.shape)
-        for name, entry in header.entries.items()
-    }
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, SafetensorError | OSError | ValueError | RecursionError):
+            rule = str(error).removeprefix("Error while deserializing header: ")
+            meant = next((text for words, text in MEANINGS.items() if words in rule), None)
+            rule = rule if meant is None else f"{meant} ({rule})"
+            raise CheckpointError(f"load: {rule}\n  file  {self.path}\n  {ADVICE}") from None
 
 
-def _map(path: Path, header: Header) -> np.ndarray:
-    if not any(entry.end > entry.begin for entry in header.entries.values()):
-        return np.empty(0, np.uint8)  # an empty range cannot be mapped
-    return np.asarray(np.memmap(path, np.uint8, "r", offset=header.data_start))
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise ValueError(f"the name {name!r} stands in the header twice")
+        seen.add(name)
 
 
 def write(
-    path: str | os.PathLike[str],
-    arrays: Mapping[str, np.ndarray],
+    path: PathLike,
+    arrays: Mapping[str, np.ndarray[Any, Any]],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write arrays by name, atomically: a crash leaves the old file or the new one.
 
-    raises  CheckpointError for a dtype that the format does not have
+    raises  CheckpointError for a dtype that the format does not have, or the name "__metadata__";
+            TypeError for names or metadata that are no strings; OSError
     """
-    # widest elements first keeps every tensor aligned to its own element size
-    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
-    claims: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
-    position = 0
-    for name in order:
-        array = arrays[name]
-        if array.dtype not in NAMES:
+    for name, array in arrays.items():
+        if array.dtype.name not in CODES:
             raise CheckpointError(f"save: {name} is {array.dtype}, which safetensors cannot hold")
-        offsets = [position, position + array.nbytes]
-        claims[name] = {
-            "dtype": NAMES[array.dtype], "shape": list(array.shape), "data_offsets": offsets
-        }  # fmt: skip
-        position += array.nbytes
-    text = json.dumps(claims, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % ALIGNMENT_BYTES)
-    chunks = [len(text).to_bytes(8, "little"), text]
-    write_atomically(path, [*chunks, *(_bytes_of(arrays[name]) for name in order)])
-
-
-def _bytes_of(array: np.ndarray) -> memoryview:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
-
-def write_atomically(path: str | os.PathLike[str], chunks: list[Any]) -> None:
-    """Write bytes beside `path`, flush them to the disk, then rename over it."""
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(chunks)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    if "__metadata__" in arrays:
+        raise CheckpointError("save: the format keeps the name __metadata__ for itself")
+    words = [*arrays, *(word for pair in (metadata or {}).items() for word in pair)]
+    for word in words:
+        if not isinstance(word, str):
+            raise TypeError(f"save: names and metadata are strings, got {word!r}")
+    # the package reads the memory of each array as it lies
+    ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    with replacing(path) as temporary:
+        try:
+            save_file(ordered, temporary, dict(metadata) if metadata else None)
+        except SafetensorError as error:
+            raise OSError(f"save: {path}: {error}") from None

@@ -1,6 +1,7 @@
 """Config: both spellings of config.json, unknown keys, contradictions."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bedplate.data import load_codec
 from bedplate.errors import CheckpointError
 from bedplate.olmo import PRESETS, Config
 from bedplate.olmo.config import FIELDS
@@ -221,3 +223,16 @@ def test_any_rotary_setting_is_taken_or_refused(kind, key):
         else:
             tables = rope_tables(config.rope["full_attention"], config.head_dim, 0, 4)
             assert all(np.isfinite(table).all() for table in tables)
+
+
+def test_a_pipe_is_no_config(tmp_path):
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(CheckpointError, match="is no regular file"):
+        Config.read(tmp_path)
+    with pytest.raises(CheckpointError, match="has no readable config"):
+        load_codec(tmp_path)
+    (tmp_path / "config.json").unlink()
+    with (tmp_path / "config.json").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(CheckpointError, match="1099511627776 bytes, too many"):
+        Config.read(tmp_path)
