@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 
 from bedplate import kernel as language
-from bedplate.dtypes import FLOATS
-from bedplate.ops.build import Value, sum_to
+from bedplate.dtypes import COMPLEX, real_dtype
+from bedplate.ops.build import Value, number, sum_to
+from bedplate.ops.comparison import equal
+from bedplate.ops.complex_parts import conj, real
+from bedplate.ops.convert import where
 from bedplate.ops.elementwise import (
     ANY,
+    INEXACT,
     NUMBERS,
     binary,
     flat_gradient,
@@ -33,7 +37,7 @@ def add_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]
     emit=lambda t, a, b: a | b if t.name == "i1" else a + b,
     gradient=add_gradient,
     samples=two() + COUNTS,
-    dtypes=ANY,
+    dtypes=ANY + COMPLEX,
 )
 def add(a: Value, b: Value) -> Value:
     """Add: y = a + b.
@@ -57,6 +61,7 @@ def subtract_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any,
     emit=lambda t, a, b: a - b,
     gradient=subtract_gradient,
     samples=two() + COUNTS,
+    dtypes=NUMBERS + COMPLEX,
 )
 def subtract(a: Value, b: Value) -> Value:
     """Subtract: y = a - b.
@@ -72,7 +77,9 @@ def subtract(a: Value, b: Value) -> Value:
 def multiply_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
     """d(a b) = b da + a db"""
     a, b = inputs
-    return sum_to(multiply(grad_out, b), a.shape), sum_to(multiply(grad_out, a), b.shape)
+    return sum_to(multiply(grad_out, conj(b)), a.shape), sum_to(
+        multiply(grad_out, conj(a)), b.shape
+    )
 
 
 @binary(
@@ -80,7 +87,7 @@ def multiply_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any,
     emit=lambda t, a, b: a & b if t.name == "i1" else a * b,
     gradient=multiply_gradient,
     samples=two() + COUNTS,
-    dtypes=ANY,
+    dtypes=ANY + COMPLEX,
 )
 def multiply(a: Value, b: Value) -> Value:
     """Multiply: y = a b.
@@ -97,8 +104,8 @@ def multiply(a: Value, b: Value) -> Value:
 def divide_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
     """d(a / b) = (da - y db) / b"""
     a, b = inputs
-    quotient = divide(grad_out, b)
-    return sum_to(quotient, a.shape), sum_to(negative(multiply(quotient, output)), b.shape)
+    quotient = divide(grad_out, conj(b))
+    return sum_to(quotient, a.shape), sum_to(negative(multiply(quotient, conj(output))), b.shape)
 
 
 @binary(
@@ -106,7 +113,7 @@ def divide_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, A
     emit=lambda t, a, b: a / b,
     gradient=divide_gradient,
     samples=two(0.5, 3.0),
-    dtypes=FLOATS,
+    dtypes=INEXACT,
     promote="float",
 )
 def divide(a: Value, b: Value) -> Value:
@@ -220,7 +227,7 @@ def negative_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]
     emit=lambda t, x: -x,
     gradient=negative_gradient,
     samples=(*one(), integers((7,))),
-    dtypes=NUMBERS,
+    dtypes=NUMBERS + COMPLEX,
     promote="common",
 )
 def negative(x: Value) -> Value:
@@ -243,7 +250,7 @@ def positive(x: Value) -> Value:
 
 
 def absolute_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
-    """d|x| = sign(x) dx, 0 at 0"""
+    """d|x| = sign(x) dx, 0 at 0; for complex numbers the direction x / |x|"""
     return (multiply(grad_out, sign(inputs[0])),)
 
 
@@ -252,13 +259,16 @@ def absolute_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]
     emit=lambda t, x: abs(x),
     gradient=absolute_gradient,
     samples=(*one(), floats((9,), low=0.5), integers((7,))),
-    dtypes=NUMBERS,
+    dtypes=NUMBERS + COMPLEX,
     promote="common",
+    result=real_dtype,
 )
 def abs_(x: Value) -> Value:
     """The absolute value: y = |x|; its gradient at 0 is 0.
 
-    x        numbers; the least integer stays itself
+    x        numbers; the least integer stays itself; for complex numbers sqrt(re^2 + im^2)
+             without overflow on the way
+    returns  shape of x; real
     >>> import bedplate as bp
     >>> bp.abs(bp.tensor([1.0, -2.0])).tolist()
     [1.0, 2.0]
@@ -270,16 +280,27 @@ def _emit_sign(t: Any, x: Any) -> Any:
     return language.select(x != x, x, result) if t.is_float else result
 
 
+def sign_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
+    """0 for real numbers; across the direction y for complex ones: (g - y re(y* g)) / |x|, 0 at 0"""
+    (x,) = inputs
+    if x.dtype.kind != "c":
+        return (None,)
+    along = multiply(output, real(multiply(conj(output), grad_out)))
+    size = abs_(x)
+    size = where(equal(size, 0), number(size, float("inf")), size)
+    return (divide(subtract(grad_out, along), size),)
+
+
 @unary(
     reference=np.sign,
     emit=_emit_sign,
-    gradient=flat_gradient,
+    gradient=sign_gradient,
     samples=(*one(), integers((17,), low=-2, high=3)),
-    dtypes=NUMBERS,
+    dtypes=NUMBERS + COMPLEX,
     promote="common",
 )
 def sign(x: Value) -> Value:
-    """The sign: -1, 0 or 1; NaN for NaN.
+    """The sign: -1, 0 or 1; NaN for NaN. For complex numbers the direction x / |x|, 0 for 0.
 
     >>> import bedplate as bp
     >>> bp.sign(bp.tensor([3.0, -2.0, 0.0])).tolist()
@@ -289,7 +310,7 @@ def sign(x: Value) -> Value:
 
 def square_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d(x^2) = 2 x dx"""
-    return (multiply(multiply(grad_out, inputs[0]), 2),)
+    return (multiply(multiply(grad_out, conj(inputs[0])), 2),)
 
 
 @unary(
@@ -297,7 +318,7 @@ def square_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: x * x,
     gradient=square_gradient,
     samples=(*one(), integers((7,))),
-    dtypes=NUMBERS,
+    dtypes=NUMBERS + COMPLEX,
     promote="common",
 )
 def square(x: Value) -> Value:
@@ -312,7 +333,7 @@ def square(x: Value) -> Value:
 @in_float32
 def reciprocal_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d(1 / x) = -y^2 dx"""
-    return (negative(multiply(grad_out, multiply(output, output))),)
+    return (negative(multiply(grad_out, conj(multiply(output, output)))),)
 
 
 @unary(
@@ -320,6 +341,7 @@ def reciprocal_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[An
     emit=lambda t, x: 1 / x,
     gradient=reciprocal_gradient,
     samples=one(0.5, 3.0),
+    dtypes=INEXACT,
 )
 def reciprocal(x: Value) -> Value:
     """The reciprocal: y = 1 / x; inf with the sign of x at 0.

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.dtypes import FLOATS, bool_
+from bedplate.dtypes import COMPLEX, bool_
 from bedplate.ops.build import Value
-from bedplate.ops.elementwise import ANY, NUMBERS, binary, unary
+from bedplate.ops.elementwise import ANY, INEXACT, NUMBERS, binary, unary
 from bedplate.ops.record import NoGradient
 from bedplate.ops.samples import bools, floats, integers, mixed
 
@@ -26,7 +26,7 @@ TRUTHS = (bools((3, 5), (3, 5)), bools((4, 1), (6,)))
     emit=lambda t, a, b: a == b,
     gradient=TRUTH,
     samples=PAIRS + TRUTHS,
-    dtypes=ANY,
+    dtypes=ANY + COMPLEX,
     result=bool_,
 )
 def equal(a: Value, b: Value) -> Value:
@@ -45,7 +45,7 @@ def equal(a: Value, b: Value) -> Value:
     emit=lambda t, a, b: a != b,
     gradient=TRUTH,
     samples=PAIRS + TRUTHS,
-    dtypes=ANY,
+    dtypes=ANY + COMPLEX,
     result=bool_,
 )
 def not_equal(a: Value, b: Value) -> Value:
@@ -228,7 +228,7 @@ def _classify(name: str) -> Any:
     emit=lambda t, x: x != x,
     gradient=TRUTH,
     samples=_classify("isnan"),
-    dtypes=FLOATS,
+    dtypes=INEXACT,
     result=bool_,
 )
 def isnan(x: Value) -> Value:
@@ -245,7 +245,7 @@ def isnan(x: Value) -> Value:
     emit=lambda t, x: (x == float("inf")) | (x == float("-inf")),
     gradient=TRUTH,
     samples=_classify("isinf"),
-    dtypes=FLOATS,
+    dtypes=INEXACT,
     result=bool_,
 )
 def isinf(x: Value) -> Value:
@@ -262,7 +262,7 @@ def isinf(x: Value) -> Value:
     emit=lambda t, x: (x < float("inf")) & (x > float("-inf")),
     gradient=TRUTH,
     samples=_classify("isfinite"),
-    dtypes=FLOATS,
+    dtypes=INEXACT,
     result=bool_,
 )
 def isfinite(x: Value) -> Value:

@@ -8,10 +8,11 @@ import numpy as np
 
 from bedplate import kernel as language
 from bedplate.devices.device import Device
-from bedplate.dtypes import DType, as_dtype, bool_, int64, rounded
+from bedplate.dtypes import COMPLEX, DType, as_dtype, bool_, int64, rounded
 from bedplate.errors import DTypeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.build import Value, as_values, broadcast_shapes, number, promoted, sum_to
+from bedplate.ops.complex_parts import real
 from bedplate.ops.elementwise import ANY
 from bedplate.ops.record import NoGradient, Op, apply, register
 from bedplate.ops.refusal import refuse_inputs
@@ -19,11 +20,12 @@ from bedplate.ops.samples import bools, floats, integers, mixed
 
 
 def cast_gradient(grad_out: Value, inputs: Any, output: Value, *, dtype: DType) -> tuple[Any]:
-    """The gradient goes back in the dtype of the input; integers have none."""
+    """The gradient goes back in the dtype of the input, a real one has the real part; integers
+    have none."""
     source = inputs[0].dtype
-    if not (source.is_float and dtype.is_float):
+    if source.kind not in "fc" or dtype.kind not in "fc":
         return (None,)
-    return (astype(grad_out, source),)
+    return (astype(grad_out if source.kind == "c" else real(grad_out), source),)
 
 
 def _cast_reference(x: Any, *, dtype: DType) -> Any:
@@ -49,7 +51,13 @@ def _saturated(x: Any, target: np.dtype[Any]) -> Any:
 
 
 def _cast_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
-    return inputs[0].shape, attributes["dtype"]
+    dtype = attributes["dtype"]
+    if inputs[0].dtype.kind == "c" and dtype.kind not in "cb":
+        refuse_inputs(
+            DTypeError, "astype", f"a complex value does not become {dtype}", inputs,
+            "the imaginary part would be lost: take bp.real(x), or bp.abs(x), first",
+        )  # fmt: skip
+    return inputs[0].shape, dtype
 
 
 def _cast_emit(dtype: Any, values: Any, attributes: Attributes) -> Any:
@@ -64,7 +72,7 @@ CAST = register(
         reference=_cast_reference,
         gradient=cast_gradient,
         emit=_cast_emit,
-        dtypes=ANY,
+        dtypes=ANY + COMPLEX,
         samples=tuple(
             sample(shape, dtype=as_dtype(name))
             for name in ("float64", "float32", "bfloat16", "float16", "int32", "uint8", "bool")
@@ -82,11 +90,11 @@ def astype(x: Value, dtype: Any, copy: bool = True, device: Any = None) -> Value
     integer that is there, NaN becomes 0. Between integers the low bits are kept.
 
     x        any shape
-    dtype    a bedplate or NumPy dtype, a name, or bool, int, float
+    dtype    a bedplate or NumPy dtype, a name, or bool, int, float, complex
     copy     False: x itself if it has this dtype already. Values never alias; what a copy adds
              is that `y += 1` binds y alone
     device   of the result, by default that of x
-    raises   DTypeError for an unknown dtype; DeviceError for an unknown device
+    raises   DTypeError for an unknown dtype, and for complex as integer or float; DeviceError for an unknown device
     >>> import bedplate as bp
     >>> bp.astype(bp.tensor([1.7, -1.7, float("nan")]), bp.int32).tolist()
     [1, -1, 0]

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from bedplate import kernel as language
-from bedplate.dtypes import FLOATS
+from bedplate.dtypes import COMPLEX, FLOATS
 from bedplate.kernel import maths
 from bedplate.ops.arithmetic import divide, multiply, subtract
 from bedplate.ops.build import Value, is_number, number, sum_to
 from bedplate.ops.comparison import equal, logical_and
+from bedplate.ops.complex_parts import conj, real
 from bedplate.ops.convert import where
-from bedplate.ops.elementwise import NUMBERS, binary, in_float32, unary
+from bedplate.ops.elementwise import INEXACT, NUMBERS, binary, in_float32, unary
 from bedplate.ops.samples import floats, integers, mixed, one, rough, two
 
 LN2 = 0.6931471805599453
@@ -23,7 +24,7 @@ LN10 = 2.302585092994046
 
 def exp_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d exp(x) = y dx"""
-    return (multiply(grad_out, output),)
+    return (multiply(grad_out, conj(output)),)
 
 
 @unary(
@@ -31,6 +32,7 @@ def exp_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.exp(x),
     gradient=exp_gradient,
     samples=one(),
+    dtypes=INEXACT,
 )
 def exp(x: Value) -> Value:
     """Raise e to each element: y = e**x.
@@ -44,7 +46,7 @@ def exp(x: Value) -> Value:
 @in_float32
 def exp2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d 2**x = y ln(2) dx"""
-    return (multiply(multiply(grad_out, output), LN2),)
+    return (multiply(multiply(grad_out, conj(output)), LN2),)
 
 
 @unary(
@@ -52,6 +54,7 @@ def exp2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.exp2(x),
     gradient=exp2_gradient,
     samples=one(),
+    dtypes=INEXACT,
 )
 def exp2(x: Value) -> Value:
     """Raise 2 to each element: y = 2**x.
@@ -64,7 +67,7 @@ def exp2(x: Value) -> Value:
 
 def expm1_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d(e**x - 1) = (y + 1) dx"""
-    return (multiply(grad_out, exp(inputs[0])),)
+    return (multiply(grad_out, conj(exp(inputs[0]))),)
 
 
 @unary(
@@ -72,6 +75,7 @@ def expm1_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.expm1(x),
     gradient=expm1_gradient,
     samples=one(),
+    dtypes=INEXACT,
 )
 def expm1(x: Value) -> Value:
     """e**x - 1, exact also where x is small.
@@ -84,7 +88,7 @@ def expm1(x: Value) -> Value:
 
 def log_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d log(x) = dx / x"""
-    return (divide(grad_out, inputs[0]),)
+    return (divide(grad_out, conj(inputs[0])),)
 
 
 @unary(
@@ -92,6 +96,7 @@ def log_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.log(x),
     gradient=log_gradient,
     samples=one(0.2, 4.0),
+    dtypes=INEXACT,
 )
 def log(x: Value) -> Value:
     """The natural logarithm; -inf at 0, NaN below.
@@ -105,7 +110,7 @@ def log(x: Value) -> Value:
 @in_float32
 def log1p_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d log(1 + x) = dx / (1 + x)"""
-    return (divide(grad_out, inputs[0] + 1),)
+    return (divide(grad_out, conj(inputs[0] + 1)),)
 
 
 @unary(
@@ -113,6 +118,7 @@ def log1p_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.log1p(x),
     gradient=log1p_gradient,
     samples=one(-0.8, 2.0),
+    dtypes=INEXACT,
 )
 def log1p(x: Value) -> Value:
     """log(1 + x), exact also where x is small.
@@ -125,7 +131,7 @@ def log1p(x: Value) -> Value:
 
 def log2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d log2(x) = dx / (x ln 2)"""
-    return (divide(grad_out, multiply(inputs[0], LN2)),)
+    return (divide(grad_out, conj(multiply(inputs[0], LN2))),)
 
 
 @unary(
@@ -133,6 +139,7 @@ def log2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.log2(x),
     gradient=log2_gradient,
     samples=one(0.2, 4.0),
+    dtypes=INEXACT,
 )
 def log2(x: Value) -> Value:
     """The logarithm to base 2; -inf at 0, NaN below.
@@ -145,7 +152,7 @@ def log2(x: Value) -> Value:
 
 def log10_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d log10(x) = dx / (x ln 10)"""
-    return (divide(grad_out, multiply(inputs[0], LN10)),)
+    return (divide(grad_out, conj(multiply(inputs[0], LN10))),)
 
 
 @unary(
@@ -153,6 +160,7 @@ def log10_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.log10(x),
     gradient=log10_gradient,
     samples=one(0.2, 4.0),
+    dtypes=INEXACT,
 )
 def log10(x: Value) -> Value:
     """The logarithm to base 10; -inf at 0, NaN below.
@@ -223,7 +231,7 @@ def logaddexp(a: Value, b: Value) -> Value:
 @in_float32
 def sqrt_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d sqrt(x) = dx / (2 y); inf at 0, the limit"""
-    return (divide(multiply(grad_out, 0.5), output),)
+    return (divide(multiply(grad_out, 0.5), conj(output)),)
 
 
 @unary(
@@ -231,6 +239,7 @@ def sqrt_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: language.sqrt(x),
     gradient=sqrt_gradient,
     samples=one(0.2, 4.0),
+    dtypes=INEXACT,
 )
 def sqrt(x: Value) -> Value:
     """The square root, correctly rounded; NaN below 0; its gradient at 0 is inf.
@@ -245,7 +254,7 @@ def sqrt(x: Value) -> Value:
 def rsqrt_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d x**(-1/2) = -y**3 / 2 dx"""
     cube = multiply(output, multiply(output, output))
-    return (multiply(multiply(grad_out, cube), -0.5),)
+    return (multiply(multiply(grad_out, conj(cube)), -0.5),)
 
 
 @unary(
@@ -253,6 +262,7 @@ def rsqrt_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: 1 / language.sqrt(x),
     gradient=rsqrt_gradient,
     samples=one(0.2, 4.0),
+    dtypes=INEXACT,
 )
 def rsqrt(x: Value) -> Value:
     """The reciprocal of the square root: y = 1 / sqrt(x); inf at 0, NaN below.
@@ -269,10 +279,10 @@ def pow_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]
     a, b = inputs
     zero = number(grad_out, 0.0)
     power = multiply(b, pow_(a, subtract(b, 1)))
-    to_a = where(equal(b, zero), zero, multiply(grad_out, power))
-    settled = logical_and(equal(a, zero), b >= 0)
+    to_a = where(equal(b, zero), zero, multiply(grad_out, conj(power)))
+    settled = logical_and(equal(a, zero), real(b) >= 0)
     logarithm = log(where(settled, number(a, 1.0), a))
-    to_b = where(settled, zero, multiply(multiply(grad_out, output), logarithm))
+    to_b = where(settled, zero, multiply(grad_out, conj(multiply(output, logarithm))))
     return sum_to(to_a, a.shape), sum_to(to_b, b.shape)
 
 
@@ -323,7 +333,7 @@ def _emit_integer_power(t: Any, a: Any, b: Any) -> Any:
         mixed(lambda r: [r.integers(-4, 5, (19,)), r.integers(0, 4, (19,))], "integers"),
         integers((0,), (0,)),
     ),
-    dtypes=NUMBERS,
+    dtypes=NUMBERS + COMPLEX,
 )
 def _pow(a: Value, b: Value) -> Value:
     """Raise to a power, both of one dtype."""

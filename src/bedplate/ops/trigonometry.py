@@ -10,17 +10,24 @@ from bedplate.dtypes import FLOATS
 from bedplate.kernel import maths
 from bedplate.ops.arithmetic import divide, multiply, negative
 from bedplate.ops.build import Value, sum_to
-from bedplate.ops.elementwise import binary, in_float32, unary
-from bedplate.ops.exponential import rsqrt
+from bedplate.ops.complex_parts import conj
+from bedplate.ops.elementwise import INEXACT, binary, in_float32, unary
+from bedplate.ops.exponential import rsqrt, sqrt
 from bedplate.ops.samples import one, two
 
 
 def sin_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d sin(x) = cos(x) dx"""
-    return (multiply(grad_out, cos(inputs[0])),)
+    return (multiply(grad_out, conj(cos(inputs[0]))),)
 
 
-@unary(reference=np.sin, emit=lambda t, x: maths.sin(x), gradient=sin_gradient, samples=one())
+@unary(
+    reference=np.sin,
+    emit=lambda t, x: maths.sin(x),
+    gradient=sin_gradient,
+    samples=one(),
+    dtypes=INEXACT,
+)
 def sin(x: Value) -> Value:
     """The sine of an angle in radians.
 
@@ -32,10 +39,16 @@ def sin(x: Value) -> Value:
 
 def cos_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d cos(x) = -sin(x) dx"""
-    return (negative(multiply(grad_out, sin(inputs[0]))),)
+    return (negative(multiply(grad_out, conj(sin(inputs[0])))),)
 
 
-@unary(reference=np.cos, emit=lambda t, x: maths.cos(x), gradient=cos_gradient, samples=one())
+@unary(
+    reference=np.cos,
+    emit=lambda t, x: maths.cos(x),
+    gradient=cos_gradient,
+    samples=one(),
+    dtypes=INEXACT,
+)
 def cos(x: Value) -> Value:
     """The cosine of an angle in radians.
 
@@ -48,7 +61,7 @@ def cos(x: Value) -> Value:
 @in_float32
 def tan_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d tan(x) = (1 + y^2) dx"""
-    return (multiply(grad_out, multiply(output, output) + 1),)
+    return (multiply(grad_out, conj(multiply(output, output) + 1)),)
 
 
 @unary(
@@ -56,6 +69,7 @@ def tan_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.tan(x),
     gradient=tan_gradient,
     samples=one(-1.3, 1.3),
+    dtypes=INEXACT,
 )
 def tan(x: Value) -> Value:
     """The tangent of an angle in radians.
@@ -69,7 +83,10 @@ def tan(x: Value) -> Value:
 @in_float32
 def asin_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d asin(x) = dx / sqrt(1 - x^2)"""
-    return (multiply(grad_out, rsqrt(1 - multiply(inputs[0], inputs[0]))),)
+    (x,) = inputs
+    if x.dtype.kind == "c":
+        return (divide(grad_out, conj(multiply(sqrt(1 - x), sqrt(1 + x)))),)
+    return (multiply(grad_out, rsqrt(1 - multiply(x, x))),)
 
 
 @unary(
@@ -77,6 +94,7 @@ def asin_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.asin(x),
     gradient=asin_gradient,
     samples=one(-0.9, 0.9),
+    dtypes=INEXACT,
 )
 def asin(x: Value) -> Value:
     """The angle in [-pi/2, pi/2] whose sine is x; NaN outside [-1, 1].
@@ -98,6 +116,7 @@ def acos_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.acos(x),
     gradient=acos_gradient,
     samples=one(-0.9, 0.9),
+    dtypes=INEXACT,
 )
 def acos(x: Value) -> Value:
     """The angle in [0, pi] whose cosine is x; NaN outside [-1, 1].
@@ -111,7 +130,7 @@ def acos(x: Value) -> Value:
 @in_float32
 def atan_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d atan(x) = dx / (1 + x^2)"""
-    return (divide(grad_out, multiply(inputs[0], inputs[0]) + 1),)
+    return (divide(grad_out, conj(multiply(inputs[0], inputs[0]) + 1)),)
 
 
 @unary(
@@ -119,6 +138,7 @@ def atan_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.atan(x),
     gradient=atan_gradient,
     samples=one(),
+    dtypes=INEXACT,
 )
 def atan(x: Value) -> Value:
     """The angle in [-pi/2, pi/2] whose tangent is x.
@@ -157,7 +177,7 @@ def atan2(y: Value, x: Value) -> Value:
 
 def sinh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d sinh(x) = cosh(x) dx"""
-    return (multiply(grad_out, cosh(inputs[0])),)
+    return (multiply(grad_out, conj(cosh(inputs[0]))),)
 
 
 @unary(
@@ -165,6 +185,7 @@ def sinh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.sinh(x),
     gradient=sinh_gradient,
     samples=one(),
+    dtypes=INEXACT,
 )
 def sinh(x: Value) -> Value:
     """The hyperbolic sine.
@@ -177,7 +198,7 @@ def sinh(x: Value) -> Value:
 
 def cosh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d cosh(x) = sinh(x) dx"""
-    return (multiply(grad_out, sinh(inputs[0])),)
+    return (multiply(grad_out, conj(sinh(inputs[0]))),)
 
 
 @unary(
@@ -185,6 +206,7 @@ def cosh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.cosh(x),
     gradient=cosh_gradient,
     samples=one(),
+    dtypes=INEXACT,
 )
 def cosh(x: Value) -> Value:
     """The hyperbolic cosine.
@@ -198,7 +220,7 @@ def cosh(x: Value) -> Value:
 @in_float32
 def tanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d tanh(x) = (1 - y^2) dx"""
-    return (multiply(grad_out, 1 - multiply(output, output)),)
+    return (multiply(grad_out, conj(1 - multiply(output, output))),)
 
 
 @unary(
@@ -206,6 +228,7 @@ def tanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.tanh(x),
     gradient=tanh_gradient,
     samples=one(),
+    dtypes=INEXACT,
 )
 def tanh(x: Value) -> Value:
     """The hyperbolic tangent.
@@ -219,7 +242,10 @@ def tanh(x: Value) -> Value:
 @in_float32
 def asinh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d asinh(x) = dx / sqrt(x^2 + 1)"""
-    return (multiply(grad_out, rsqrt(multiply(inputs[0], inputs[0]) + 1)),)
+    (x,) = inputs
+    if x.dtype.kind == "c":
+        return (divide(grad_out, conj(multiply(sqrt(1 + 1j * x), sqrt(1 - 1j * x)))),)
+    return (multiply(grad_out, rsqrt(multiply(x, x) + 1)),)
 
 
 @unary(
@@ -227,6 +253,7 @@ def asinh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.asinh(x),
     gradient=asinh_gradient,
     samples=one(),
+    dtypes=INEXACT,
 )
 def asinh(x: Value) -> Value:
     """The inverse of the hyperbolic sine.
@@ -240,7 +267,10 @@ def asinh(x: Value) -> Value:
 @in_float32
 def acosh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d acosh(x) = dx / sqrt(x^2 - 1)"""
-    return (multiply(grad_out, rsqrt(multiply(inputs[0], inputs[0]) - 1)),)
+    (x,) = inputs
+    if x.dtype.kind == "c":
+        return (divide(grad_out, conj(multiply(sqrt(x - 1), sqrt(x + 1)))),)
+    return (multiply(grad_out, rsqrt(multiply(x, x) - 1)),)
 
 
 @unary(
@@ -248,6 +278,7 @@ def acosh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.acosh(x),
     gradient=acosh_gradient,
     samples=one(1.2, 4.0),
+    dtypes=INEXACT,
 )
 def acosh(x: Value) -> Value:
     """The inverse of the hyperbolic cosine; NaN below 1.
@@ -261,7 +292,7 @@ def acosh(x: Value) -> Value:
 @in_float32
 def atanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """d atanh(x) = dx / (1 - x^2)"""
-    return (divide(grad_out, 1 - multiply(inputs[0], inputs[0])),)
+    return (divide(grad_out, conj(1 - multiply(inputs[0], inputs[0]))),)
 
 
 @unary(
@@ -269,6 +300,7 @@ def atanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.atanh(x),
     gradient=atanh_gradient,
     samples=one(-0.8, 0.8),
+    dtypes=INEXACT,
 )
 def atanh(x: Value) -> Value:
     """The inverse of the hyperbolic tangent; infinite at 1 and -1, NaN beyond.
