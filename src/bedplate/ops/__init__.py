@@ -7,6 +7,7 @@ from bedplate.ops import custom_kernel as custom_kernel
 from bedplate.ops import floats as floats
 from bedplate.ops import losses as losses
 from bedplate.ops import norms as norms
+from bedplate.ops import order_statistics as order_statistics
 from bedplate.ops import pooling_adaptive as pooling_adaptive
 from bedplate.ops import random as random
 from bedplate.ops import rearrange as rearrange

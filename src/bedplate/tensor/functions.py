@@ -93,6 +93,7 @@ from bedplate.ops.gather import embedding, take, take_along_axis
 from bedplate.ops.losses import cross_entropy
 from bedplate.ops.matmul import matmul
 from bedplate.ops.norms import layer_norm, rms_norm
+from bedplate.ops.order_statistics import median, quantile
 from bedplate.ops.positions import argmax, argmin
 from bedplate.ops.quantile import normal_quantile
 from bedplate.ops.rearrange import broadcast_arrays, diff, meshgrid, repeat, roll, tile
@@ -108,7 +109,7 @@ from bedplate.ops.rope import rope, swiglu
 from bedplate.ops.rounding import ceil, floor, trunc
 from bedplate.ops.rounding import round_ as round
 from bedplate.ops.softmax import log_softmax, logsumexp, softmax
-from bedplate.ops.sorting import argsort, sort
+from bedplate.ops.sorting import argsort, kthvalue, sort, topk
 from bedplate.ops.statistics import mean, std, var
 from bedplate.ops.trigonometry import (
     acos,
@@ -182,6 +183,7 @@ class Methods(Operators):
     greater = greater
     greater_equal = greater_equal
     hypot = hypot
+    kthvalue = kthvalue
     layer_norm = layer_norm
     less = less
     less_equal = less_equal
@@ -190,12 +192,14 @@ class Methods(Operators):
     logcumsumexp = logcumsumexp
     logical_xor = logical_xor
     matrix_transpose = matrix_transpose
+    median = median
     mse_loss = mse_loss
     nextafter = nextafter
     not_equal = not_equal
     pad = pad
     permute_dims = permute_dims
     positive = positive
+    quantile = quantile
     repeat = repeat
     rms_norm = rms_norm
     roll = roll
@@ -205,6 +209,7 @@ class Methods(Operators):
     sinh = sinh
     sort = sort
     tile = tile
+    topk = topk
     view_as_complex = view_as_complex
     view_as_real = view_as_real
 
@@ -283,6 +288,7 @@ __all__ = [
     "isinf",
     "isnan",
     "kernel_output",
+    "kthvalue",
     "layer_norm",
     "less",
     "less_equal",
@@ -304,6 +310,7 @@ __all__ = [
     "max",
     "maximum",
     "mean",
+    "median",
     "meshgrid",
     "min",
     "minimum",
@@ -323,6 +330,7 @@ __all__ = [
     "positive",
     "pow",
     "prod",
+    "quantile",
     "real",
     "reciprocal",
     "relu",
@@ -360,6 +368,7 @@ __all__ = [
     "tan",
     "tanh",
     "tile",
+    "topk",
     "transpose",
     "tril",
     "triu",
