@@ -2,49 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any, ClassVar
-
 from bedplate.dtypes import DType, float32
 from bedplate.errors import SettingError
 from bedplate.nn import functional
 from bedplate.nn.module import Module
 from bedplate.nn.parameter import Parameter
-from bedplate.ops.reduce import OTHER_WORDS
+from bedplate.nn.wrapped import Wrapped
 from bedplate.tensor import Tensor, full
 
 
-class _Activation(Module):
-    """A function of one tensor; its further arguments are the settings of the module."""
-
-    function: ClassVar[Callable[..., Any]]
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        named = {OTHER_WORDS.get(name, name): value for name, value in named.items()}
-        bound = inspect.signature(self.function).bind(None, *arguments, **named)
-        self.settings = dict(list(bound.arguments.items())[1:])
-
-    def forward(self, x: Tensor) -> Tensor:
-        return type(self).function(x, **self.settings)
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
-
-
-class ReLU(_Activation):
+class ReLU(Wrapped):
     """max(x, 0)"""
 
     function = staticmethod(functional.relu)
 
 
-class ReLU6(_Activation):
+class ReLU6(Wrapped):
     """min(max(x, 0), 6)"""
 
     function = staticmethod(functional.relu6)
 
 
-class LeakyReLU(_Activation):
+class LeakyReLU(Wrapped):
     """x above 0, negative_slope x below"""
 
     function = staticmethod(functional.leaky_relu)
@@ -78,133 +57,133 @@ class PReLU(Module):
         return functional.prelu(x, self.weight)
 
 
-class ELU(_Activation):
+class ELU(Wrapped):
     """x above 0, alpha (exp(x) - 1) below"""
 
     function = staticmethod(functional.elu)
 
 
-class SELU(_Activation):
+class SELU(Wrapped):
     """1.0507 elu(x, 1.6733), which keeps mean 0 and variance 1 through depth"""
 
     function = staticmethod(functional.selu)
 
 
-class CELU(_Activation):
+class CELU(Wrapped):
     """x above 0, alpha (exp(x / alpha) - 1) below"""
 
     function = staticmethod(functional.celu)
 
 
-class GELU(_Activation):
+class GELU(Wrapped):
     """x times the normal distribution's cumulative function at x"""
 
     function = staticmethod(functional.gelu)
 
 
-class SiLU(_Activation):
+class SiLU(Wrapped):
     """x * sigmoid(x)"""
 
     function = staticmethod(functional.silu)
 
 
-class Mish(_Activation):
+class Mish(Wrapped):
     """x tanh(log(1 + exp(x)))"""
 
     function = staticmethod(functional.mish)
 
 
-class Softplus(_Activation):
+class Softplus(Wrapped):
     """log(1 + exp(beta x)) / beta"""
 
     function = staticmethod(functional.softplus)
 
 
-class Softsign(_Activation):
+class Softsign(Wrapped):
     """x / (1 + |x|)"""
 
     function = staticmethod(functional.softsign)
 
 
-class Tanh(_Activation):
+class Tanh(Wrapped):
     """tanh(x)"""
 
     function = staticmethod(functional.tanh)
 
 
-class Tanhshrink(_Activation):
+class Tanhshrink(Wrapped):
     """x - tanh(x)"""
 
     function = staticmethod(functional.tanhshrink)
 
 
-class Hardshrink(_Activation):
+class Hardshrink(Wrapped):
     """x where |x| > lambd, else 0"""
 
     function = staticmethod(functional.hardshrink)
 
 
-class Softshrink(_Activation):
+class Softshrink(Wrapped):
     """x moved towards 0 by lambd"""
 
     function = staticmethod(functional.softshrink)
 
 
-class Threshold(_Activation):
+class Threshold(Wrapped):
     """x where x > threshold, else value"""
 
     function = staticmethod(functional.threshold)
 
 
-class Sigmoid(_Activation):
+class Sigmoid(Wrapped):
     """1 / (1 + exp(-x))"""
 
     function = staticmethod(functional.sigmoid)
 
 
-class LogSigmoid(_Activation):
+class LogSigmoid(Wrapped):
     """-log(1 + exp(-x))"""
 
     function = staticmethod(functional.logsigmoid)
 
 
-class Hardsigmoid(_Activation):
+class Hardsigmoid(Wrapped):
     """min(max(x + 3, 0), 6) / 6"""
 
     function = staticmethod(functional.hardsigmoid)
 
 
-class Hardswish(_Activation):
+class Hardswish(Wrapped):
     """x min(max(x + 3, 0), 6) / 6"""
 
     function = staticmethod(functional.hardswish)
 
 
-class Hardtanh(_Activation):
+class Hardtanh(Wrapped):
     """min(max(x, min_val), max_val)"""
 
     function = staticmethod(functional.hardtanh)
 
 
-class GLU(_Activation):
+class GLU(Wrapped):
     """a sigmoid(b) with a and b the halves of x along one axis"""
 
     function = staticmethod(functional.glu)
 
 
-class Softmax(_Activation):
+class Softmax(Wrapped):
     """exp(x) over its sum along one axis"""
 
     function = staticmethod(functional.softmax)
 
 
-class Softmin(_Activation):
+class Softmin(Wrapped):
     """exp(-x) over its sum along one axis"""
 
     function = staticmethod(functional.softmin)
 
 
-class LogSoftmax(_Activation):
+class LogSoftmax(Wrapped):
     """The logarithm of exp(x) over its sum along one axis"""
 
     function = staticmethod(functional.log_softmax)

@@ -14,8 +14,9 @@ from bedplate.ops.convolution import (
     conv_transpose3d,
 )
 from bedplate.ops.gather import embedding
-from bedplate.ops.losses import cross_entropy, mse_loss
+from bedplate.ops.losses import cross_entropy
 from bedplate.ops.norms import layer_norm, rms_norm
+from bedplate.ops.regression_losses import mse_loss
 from bedplate.ops.rope import rope, swiglu
 from bedplate.ops.softmax import log_softmax, logsumexp, softmax
 from bedplate.ops.trigonometry import tanh

@@ -1,4 +1,8 @@
-"""Losses: cross_entropy (composed, with its own gradient) and mse_loss."""
+"""Losses against classes: cross_entropy (an op with its own gradient) and nll_loss.
+
+Without class weights, smoothing and shares as targets, cross_entropy is one op whose forward and
+backward are a kernel each. With them it is composed of log_softmax and the functions below.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from bedplate.dtypes import FLOATS, DType, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.arithmetic import add, divide, multiply, square, subtract
-from bedplate.ops.build import Value, as_type, number
+from bedplate.ops.build import Value, as_type, normalised_axis, number
 from bedplate.ops.comparison import equal, not_equal
 from bedplate.ops.convert import checked_index, where
 from bedplate.ops.creation import index_along
@@ -20,9 +24,9 @@ from bedplate.ops.record import Op, apply, register
 from bedplate.ops.reduce import SUM, accumulator, sum_
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import mixed
-from bedplate.ops.softmax import LOGSUMEXP
+from bedplate.ops.softmax import LOGSUMEXP, log_softmax
 from bedplate.ops.statistics import mean, wide
-from bedplate.ops.views import expand_dims, squeeze
+from bedplate.ops.views import expand_dims, moveaxis, squeeze
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -158,55 +162,182 @@ CROSS_ENTROPY = register(
 )
 
 
+def check_reduction(op: str, reduction: str, *more: str) -> None:
+    """Refuse a word that names no reduction of losses."""
+    known = (*REDUCTIONS, *more)
+    if reduction not in known:
+        raise ValueError(f"{op}: reduction must be one of {known}, got {reduction!r}")
+
+
+def reduced_loss(loss: Value, reduction: str) -> Value:
+    """The losses as they are, their sum, or their mean (NaN if there are none)."""
+    if reduction == "none":
+        return loss
+    return mean(loss) if reduction == "mean" else sum_(loss)
+
+
 def cross_entropy(
     logits: Value,
     targets: Value,
+    weight: Value | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
+    label_smoothing: float = 0.0,
     z_loss: float = 0.0,
+    axis: int | None = None,
 ) -> Value:
-    """The negative log likelihood of each target: y = lse - logits[target] + z_loss lse^2.
+    """The negative log likelihood of each target: y = w[t] (lse - logits[t]) + z_loss lse^2.
 
-    lse = log(sum(exp(logits)))
+    lse = log(sum(exp(logits))); a target of shares p gives y = sum(w p (lse - logits)).
 
-    logits        (..., n_classes)  floats; computed in float32 or better
-    targets       (...)             integers in [0, n_classes), or ignore_index
-    ignore_index  rows with this target count for nothing
-    reduction     "mean" over the rows that count (NaN if there are none), "sum" or "none"
-    z_loss        weight of the squared log-normaliser
-    returns       () or (...), float32 for float16 and bfloat16 logits
-    raises        ShapeError if the shapes do not match; IndexError when the value is computed,
-                  if a target is out of range
-    cost          1 read of the logits, about 15 flops an element
-    source        z-loss: Chowdhery et al. 2022, arXiv:2204.02311, section 5
+    logits           (N, n_classes, ...)  floats; computed in float32 or better
+    targets          (N, ...)             integers in [0, n_classes), or ignore_index; or floats
+                     of the shape of logits, the share of each class
+    weight           (n_classes,), or None for ones
+    ignore_index     places with this target count for nothing
+    reduction        "mean" over the places that count, by their weights (NaN if there are none);
+                     "sum" or "none". With shares it is the mean over all places.
+    label_smoothing  the part of a target, in [0, 1], that is spread over all classes
+    z_loss           weight of the squared log-normaliser
+    axis             of the classes: 1 unless given, as in PyTorch, or 0 if there is one axis; -1
+                     for logits of tokens (batch, time, vocabulary)
+    returns          () or (N, ...), float32 for float16 and bfloat16 logits
+    raises           ShapeError if the shapes do not match; IndexError when the value is
+                     computed, if a target is out of range
+    cost             1 read of the logits, about 15 flops an element
+    source           z-loss: Chowdhery et al. 2022, arXiv:2204.02311, section 5; smoothing:
+                     Szegedy et al. 2015, arXiv:1512.00567, section 7
     >>> import bedplate as bp
     >>> bp.cross_entropy(bp.zeros((2, 8)), bp.tensor([1, -100])).item()
     2.079441547393799
     """
-    _check_reduction("cross_entropy", reduction)
-    attributes = {
-        "ignore_index": int(ignore_index),
-        "reduction": reduction,
-        "z_loss": float(z_loss),
-    }
-    return apply(CROSS_ENTROPY, (logits, targets), attributes)
+    check_reduction("cross_entropy", reduction)
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"cross_entropy: label_smoothing = {label_smoothing} is not in [0, 1]")
+    logits = _classes_last("cross_entropy", logits, targets, axis)
+    if targets.dtype.is_float:
+        targets = _moved(targets, axis)
+        return _shares_loss(logits, targets, weight, reduction, label_smoothing, z_loss)
+    if weight is None and not label_smoothing:
+        attributes = {
+            "ignore_index": int(ignore_index),
+            "reduction": reduction,
+            "z_loss": float(z_loss),
+        }
+        return apply(CROSS_ENTROPY, (logits, targets), attributes)
+    rows = wide(logits)
+    loss, weights = _picked(log_softmax(rows), targets, weight, ignore_index, label_smoothing)
+    if z_loss:
+        counts = as_type(not_equal(targets, ignore_index), rows.dtype)
+        loss = loss + square(squeeze(_logsumexp(rows), -1)) * z_loss * counts
+    return _by_weight(loss, weights, reduction)
 
 
-def _check_reduction(op: str, reduction: str) -> None:
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"{op}: reduction must be one of {REDUCTIONS}, got {reduction!r}")
+def _class_axis(x: Value, axis: int | None) -> int:
+    return min(1, len(x.shape) - 1) if axis is None else axis
 
 
-def mse_loss(x: Value, target: Value, reduction: str = "mean") -> Value:
-    """The mean squared error: y = mean((x - target)^2).
+def _moved(x: Value, axis: int | None) -> Value:
+    """x with its axis of classes last."""
+    return moveaxis(x, _class_axis(x, axis), -1)
 
-    reduction  "mean", "sum" or "none"
+
+def _classes_last(op: str, x: Value, targets: Value, axis: int | None) -> Value:
+    """x with its axis of classes last, once the shapes are found to match."""
+    named = {"logits": x, "targets": targets}
+    if not x.shape:
+        refuse(ShapeError, op, "the logits have no axis of classes", named)
+    place = normalised_axis(op, _class_axis(x, axis), len(x.shape), x)
+    others = (*x.shape[:place], *x.shape[place + 1 :])
+    if targets.shape != (x.shape if targets.dtype.is_float else others):
+        advice = [f"classes lie along axis {place}; expected one target for each place {others}"]
+        if targets.shape == x.shape[:-1]:
+            advice.append("try axis=-1 if the classes are the last axis of the logits")
+        refuse(ShapeError, op, "the shapes do not match", named, *advice)
+    if not x.dtype.is_float or not (targets.dtype.is_integer or targets.dtype.is_float):
+        refuse(DTypeError, op, "expected float logits, integer targets", named)
+    return _moved(x, place)
+
+
+def _picked(
+    rows: Value, targets: Value, weight: Value | None, ignore_index: int, smoothing: float
+) -> tuple[Value, Value]:
+    """(loss, weight) of each place from log-probabilities, classes last."""
+    if weight is not None:
+        _check_weight(rows, weight)
+        weight = as_type(weight, rows.dtype)
+    at_target, counts = _columns(rows, targets, ignore_index)
+    share = as_type(at_target, rows.dtype)
+    scale = share if weight is None else share * weight
+    if smoothing:
+        spread = number(rows, 1.0) if weight is None else weight
+        share = scale * (1 - smoothing) + spread * (smoothing / rows.shape[-1])
+    else:
+        share = scale
+    zero = number(rows, 0)
+    # a log-probability of -inf that nobody asks for costs nothing
+    lost = sum_(where(equal(share, 0), zero, -rows * share), axis=-1, keepdims=True)
+    weights = where(counts, sum_(scale, axis=-1, keepdims=True), zero)
+    return squeeze(where(counts, lost, zero), -1), squeeze(weights, -1)
+
+
+def _check_weight(rows: Value, weight: Value) -> None:
+    if weight.shape != rows.shape[-1:]:
+        refuse(
+            ShapeError, "cross_entropy", "the class weights do not fit",
+            {"logits": rows, "weight": weight}, f"expected {rows.shape[-1:]}, one for each class",
+        )  # fmt: skip
+
+
+def _by_weight(loss: Value, weights: Value, reduction: str) -> Value:
+    if reduction == "mean":
+        return divide(sum_(loss), sum_(weights))
+    return reduced_loss(loss, reduction)
+
+
+def _shares_loss(
+    logits: Value,
+    shares: Value,
+    weight: Value | None,
+    reduction: str,
+    smoothing: float,
+    z_loss: float,
+) -> Value:
+    """The loss against the share of each class, classes last."""
+    rows = wide(logits)
+    shares = as_type(shares, rows.dtype)
+    if smoothing:
+        shares = shares * (1 - smoothing) + smoothing / rows.shape[-1]
+    if weight is not None:
+        _check_weight(rows, weight)
+        shares = shares * as_type(weight, rows.dtype)
+    loss = -sum_(log_softmax(rows) * shares, axis=-1)
+    if z_loss:
+        loss = loss + square(squeeze(_logsumexp(rows), -1)) * z_loss
+    return reduced_loss(loss, reduction)
+
+
+def nll_loss(
+    x: Value,
+    target: Value,
+    weight: Value | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Value:
+    """The negative log likelihood of each target: y = -w[target] x[target].
+
+    x             (N, n_classes, ...) or (n_classes,)  log-probabilities, as log_softmax gives
+    target        (N, ...)                             integers in [0, n_classes), or ignore_index
+    weight        (n_classes,), or None for ones
+    reduction     "mean" over the places that count, by their weights; "sum" or "none"
+    returns       () or (N, ...), float32 for float16 and bfloat16
+    raises        ShapeError if the shapes do not match; IndexError when the value is computed,
+                  if a target is out of range
     >>> import bedplate as bp
-    >>> bp.mse_loss(bp.tensor([1.0, 3.0]), bp.tensor([1.0, 1.0])).item()
+    >>> bp.nn.functional.nll_loss(bp.tensor([[-1.0, -2.0]]), bp.tensor([1])).item()
     2.0
     """
-    _check_reduction("mse_loss", reduction)
-    loss = square(subtract(x, target))
-    if reduction == "none":
-        return loss
-    return mean(loss) if reduction == "mean" else sum_(loss)
+    check_reduction("nll_loss", reduction)
+    rows = wide(_classes_last("nll_loss", x, target, None))
+    loss, weights = _picked(rows, target, weight, ignore_index, 0.0)
+    return _by_weight(loss, weights, reduction)

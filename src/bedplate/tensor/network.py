@@ -3,6 +3,15 @@
 Written by tools/namespace.py."""
 
 from bedplate.ops.activations import glu, logsigmoid, mish, softsign, tanhshrink
+from bedplate.ops.binary_losses import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    soft_margin_loss,
+)
+from bedplate.ops.losses import nll_loss
 from bedplate.ops.piecewise import (
     celu,
     elu,
@@ -17,25 +26,96 @@ from bedplate.ops.piecewise import (
     softshrink,
     threshold,
 )
+from bedplate.ops.pooling import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
+from bedplate.ops.pooling_adaptive import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
+from bedplate.ops.ranking_losses import (
+    cosine_embedding_loss,
+    cosine_similarity,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    pairwise_distance,
+    triplet_margin_loss,
+    triplet_margin_with_distance_loss,
+)
+from bedplate.ops.regression_losses import (
+    gaussian_nll_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+)
 from bedplate.ops.softmax import softmin
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
     "celu",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "elu",
+    "gaussian_nll_loss",
     "glu",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
     "leaky_relu",
     "logsigmoid",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
+    "margin_ranking_loss",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
     "mish",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
+    "pairwise_distance",
+    "poisson_nll_loss",
     "prelu",
     "relu6",
     "selu",
+    "smooth_l1_loss",
+    "soft_margin_loss",
     "softmin",
     "softshrink",
     "softsign",
     "tanhshrink",
     "threshold",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
 ]

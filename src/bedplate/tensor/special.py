@@ -2,4 +2,11 @@
 
 Written by tools/namespace.py."""
 
-__all__: list[str] = []
+from bedplate.ops.logarithmic import entr, logit, xlog1py, xlogy
+
+__all__ = [
+    "entr",
+    "logit",
+    "xlog1py",
+    "xlogy",
+]
