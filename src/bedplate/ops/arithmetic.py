@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -134,7 +135,9 @@ def _floor_division(a: Any, b: Any) -> tuple[Any, Any]:
     rest = language.select(
         other_sign, rest + b, language.select(rest == 0, language.copysign(rest, b), rest)
     )
-    exact = (a - rest) / b
+    # an infinite divisor takes a finite number whole: 0, or -1 where the signs differ
+    whole = language.select(other_sign & (abs(a) < math.inf), -1.0, a / b)
+    exact = language.select(abs(b) == math.inf, whole, (a - rest) / b)
     floor = language.floor(exact)
     floor = language.select(exact - floor > 0.5, floor + 1, floor)
     quotient = language.select(exact == 0, language.copysign(exact, a / b), floor)
@@ -281,7 +284,7 @@ def _emit_sign(t: Any, x: Any) -> Any:
 
 
 def sign_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
-    """0 for real numbers; across the direction y for complex ones: (g - y re(y* g)) / |x|, 0 at 0"""
+    """0 for real numbers; for complex ones across the direction y: (g - y re(y* g)) / |x|; 0 at 0"""
     (x,) = inputs
     if x.dtype.kind != "c":
         return (None,)

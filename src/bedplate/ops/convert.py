@@ -94,7 +94,8 @@ def astype(x: Value, dtype: Any, copy: bool = True, device: Any = None) -> Value
     copy     False: x itself if it has this dtype already. Values never alias; what a copy adds
              is that `y += 1` binds y alone
     device   of the result, by default that of x
-    raises   DTypeError for an unknown dtype, and for complex as integer or float; DeviceError for an unknown device
+    raises   DTypeError for an unknown dtype, and for complex numbers as real ones; DeviceError
+             for an unknown device
     >>> import bedplate as bp
     >>> bp.astype(bp.tensor([1.7, -1.7, float("nan")]), bp.int32).tolist()
     [1, -1, 0]
@@ -177,6 +178,7 @@ def where(condition: Value, a: Value, b: Value) -> Value:
 
 
 def _checked_index_reference(index: Any, *, size: int, what: str, wrap: bool) -> Any:
+    index = index if index.dtype.itemsize == 8 else index.astype(np.int64)  # holds any size
     wrong = (index < (-size if wrap else 0)) | (index >= size)
     if wrong.any():
         first = index.reshape(-1)[int(np.argmax(wrong))]

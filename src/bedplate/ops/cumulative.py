@@ -113,7 +113,8 @@ CUMSUM = register(
         _rule("cumsum", NUMBERS),
         reference=_in_float64(lambda x: np.cumsum(x, axis=1, dtype=x.dtype)),
         gradient=cumsum_gradient,
-        lower=_lowering(Scan("cumsum", lambda t: (0,), _add_lanes)),
+        # -0.0 changes no number that is added to it, 0.0 would change -0.0
+        lower=_lowering(Scan("cumsum", lambda t: (-0.0 if t.is_float else 0,), _add_lanes)),
         dtypes=NUMBERS,
         samples=_samples(integers((3, 21))),
         doc="The sums of the beginnings of each row.",

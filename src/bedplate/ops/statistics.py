@@ -134,6 +134,11 @@ def _deviations(x: Value, axes: Shape, mode: str = "") -> Value:
     return subtract(x, apply(MEAN, (x,), _attributes(mode, axes=axes)))
 
 
+def degrees_of_freedom(count: int, correction: float) -> float:
+    """count - correction; NaN where that is not positive, and so will be what is divided by it."""
+    return count - correction if count > correction else math.nan
+
+
 def var_gradient(
     grad_out: Value,
     inputs: Any,
@@ -145,8 +150,7 @@ def var_gradient(
 ) -> tuple[Any]:
     """2 (x - mean) / (n - correction)"""
     (x,) = inputs
-    degrees = max(0.0, count_of(x, axes) - correction)
-    scale = 2 / degrees if degrees else float("nan")
+    scale = 2 / degrees_of_freedom(count_of(x, axes), correction)
     slope = multiply(_deviations(x, axes), scale)
     return (as_type(multiply(wide(grad_out), slope), x.dtype),)
 
@@ -159,7 +163,7 @@ def _variance(x: Value, *, axes: Shape, correction: float, accumulate: str = "")
         # the mean was rounded: what that moved all deviations by
         rest = summed(deviations, axes, accumulate)
         total = subtract(total, divide(multiply(rest, rest), number(total, count)))
-    return divide(total, number(total, max(0.0, count - correction)))
+    return divide(total, number(total, degrees_of_freedom(count, correction)))
 
 
 def _var_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
@@ -172,7 +176,7 @@ def _var_reference(x: Any, *, axes: Shape, correction: float, accumulate: str = 
     count = math.prod(x.shape[axis] for axis in axes)
     deviations = x - _mean_reference(x, axes=axes)
     total = np.sum(deviations * deviations, axis=axes, keepdims=True)
-    return total / x.dtype.type(max(0.0, count - correction))
+    return total / x.dtype.type(degrees_of_freedom(count, correction))
 
 
 _VAR_SAMPLES = (
@@ -240,7 +244,7 @@ def std_gradient(
 ) -> tuple[Any]:
     """(x - mean) / ((n - correction) y), and 0 where y is 0"""
     (x,) = inputs
-    degrees = max(0.0, count_of(x, axes) - correction)
+    degrees = degrees_of_freedom(count_of(x, axes), correction)
     spread = wide(output)
     flat = equal(spread, 0)
     share = divide(wide(grad_out), multiply(where(flat, number(spread, 1), spread), degrees))
