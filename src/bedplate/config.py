@@ -92,6 +92,10 @@ SETTINGS = (
     Setting("accumulate", "", "how sum, mean, var, std, norms and matmul add up: float32, float64 or "
             "compensated (pairs of numbers); empty: in the dtype itself, 16-bit floats in float32",
             ACCUMULATE),
+    Setting("print_precision", 4, "digits behind the point when a tensor is printed"),
+    Setting("print_threshold", 1000, "of a tensor with more elements only the edges are printed"),
+    Setting("print_edge", 3, "elements at each end of an axis that are printed then"),
+    Setting("print_width", 100, "characters in a printed line"),
     Setting("jit", True, "bp.jit captures; off: the function runs as it stands"),
 )  # fmt: skip
 _BY_NAME = {s.name: s for s in SETTINGS}

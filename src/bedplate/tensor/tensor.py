@@ -32,6 +32,7 @@ from bedplate.tensor.assignment import Assignment
 from bedplate.tensor.data import to_array
 from bedplate.tensor.functions import Methods
 from bedplate.tensor.interchange import Interchange
+from bedplate.tensor.notebook import tensor_html
 from bedplate.tensor.standard import Standard
 from bedplate.tensor.text import tensor_text
 from bedplate.tensor.transfer import Transfer
@@ -222,6 +223,9 @@ class Tensor(Assignment, Interchange, Standard, Methods):
 
     def __repr__(self) -> str:
         return tensor_text(self)
+
+    def _repr_html_(self) -> str:
+        return tensor_html(self)
 
     def __format__(self, specification: str) -> str:
         if specification and self.size == 1:
