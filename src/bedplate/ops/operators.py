@@ -220,16 +220,6 @@ class Operators:
         """The imaginary part of a complex value."""
         return complex_parts.imag(self)
 
-    @property
-    def T(self) -> Any:
-        """All axes in reverse order."""
-        return views.transpose(self)
-
-    @property
-    def mT(self) -> Any:
-        """The last two axes exchanged."""
-        return views.matrix_transpose(self)
-
 
 IDENTITY = ("__eq__", "__ne__", "__hash__", "__module__", "__doc__", "__slots__", "__dict__")
 
