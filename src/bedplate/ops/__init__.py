@@ -2,6 +2,7 @@
 
 from bedplate.ops import attention as attention
 from bedplate.ops import complex_forms as complex_forms
+from bedplate.ops import complex_sums as complex_sums
 from bedplate.ops import convolution as convolution
 from bedplate.ops import custom_kernel as custom_kernel
 from bedplate.ops import floats as floats

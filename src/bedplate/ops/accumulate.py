@@ -19,11 +19,21 @@ from typing import Any
 import numpy as np
 
 from bedplate.config import ACCUMULATE, config
-from bedplate.dtypes import FLOATS, DType, bfloat16, float16, float32, float64
+from bedplate.dtypes import (
+    FLOATS,
+    DType,
+    bfloat16,
+    complex128,
+    float16,
+    float32,
+    float64,
+    real_dtype,
+)
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.build import Value, as_type
 from bedplate.ops.compensated import lower_sum
+from bedplate.ops.elementwise import parted
 from bedplate.ops.record import Op, apply, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats
@@ -47,6 +57,7 @@ def accumulation(op: str, accumulate: Any, dtype: DType) -> str:
     if word not in ACCUMULATE:
         expected = ", ".join(map(repr, ACCUMULATE))
         raise ValueError(f"{op}: accumulate={accumulate!r}\n  expected one of {expected}, or None")
+    dtype = real_dtype(dtype)
     if not dtype.is_float or word == "float32" or (word == "float64" and dtype is float64):
         return ""
     return word
@@ -54,19 +65,22 @@ def accumulation(op: str, accumulate: Any, dtype: DType) -> str:
 
 def accumulating(x: Value, mode: str) -> Value:
     """x in the dtype that it is accumulated in."""
-    return as_type(x, float64 if mode == "float64" else accumulator(x.dtype))
+    if mode != "float64":
+        return as_type(x, accumulator(x.dtype))
+    return as_type(x, complex128 if x.dtype.kind == "c" else float64)
 
 
 def wide_array(x: Any, mode: str) -> Any:
     """The same for the arrays of references, which have no pairs: they take the next wider one."""
     if not mode:
         return x
-    return x.astype(np.float64 if mode == "float64" or x.dtype != np.float64 else np.longdouble)
+    plain = mode == "float64" or x.real.dtype != np.float64
+    return x.astype(np.result_type(x.dtype, np.float64 if plain else np.longdouble))
 
 
 def _infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
     (x,) = inputs
-    if not x.dtype.is_float:
+    if x.dtype.kind not in "fc":
         refuse_inputs(DTypeError, "compensated_sum", "only floats lose anything", inputs)
     if len(x.shape) != 2:
         refuse_inputs(ShapeError, "compensated_sum", "expected (rows, length)", inputs)
@@ -94,9 +108,10 @@ COMPENSATED_SUM = register(
         "compensated_sum",
         "kernel",
         _infer,
-        reference=_reference,
+        reference=parted(_reference),
         gradient=compensated_sum_gradient,
         lower=lower_sum,
+        by_parts=True,
         dtypes=FLOATS,
         samples=(
             floats((3, 7)),

@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 
 from bedplate import kernel as language
-from bedplate.dtypes import FLOATS, DType, as_dtype
-from bedplate.errors import DTypeError, ShapeError
+from bedplate.dtypes import COMPLEX, FLOATS, DType, as_dtype
+from bedplate.errors import ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.kernel import maths
 from bedplate.ops.arithmetic import add, multiply, subtract
 from bedplate.ops.build import Value, as_type, normalised_axis, number
 from bedplate.ops.comparison import equal, logical_and, logical_not, not_equal
+from bedplate.ops.complex_parts import conj
 from bedplate.ops.convert import where
 from bedplate.ops.creation import index_along
 from bedplate.ops.cumulative_kernel import Scan, State, lower_scan
-from bedplate.ops.elementwise import NARROW_FLOATS, NUMBERS, in_float32
+from bedplate.ops.elementwise import NARROW_FLOATS, NUMBERS, in_float32, refuse_dtype
 from bedplate.ops.exponential import exp
 from bedplate.ops.gather import scatter_add
 from bedplate.ops.record import Op, Sample, apply, register
@@ -43,10 +44,7 @@ def _rule(name: str, accepted: tuple[DType, ...]) -> Any:
         if any(len(x.shape) != 2 or x.shape != first.shape for x in inputs):
             refuse_inputs(ShapeError, name, "expected (rows, length), the same for all", inputs)
         if first.dtype not in accepted or any(x.dtype is not first.dtype for x in inputs):
-            expected = ", ".join(d.name for d in accepted)
-            refuse_inputs(
-                DTypeError, name, "no such op for this dtype", inputs, f"expected one of {expected}"
-            )
+            refuse_dtype(name, inputs, accepted)
         return first.shape, first.dtype
 
     return infer
@@ -61,6 +59,8 @@ def _in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
         floating = dtype in NARROW_FLOATS or dtype.kind == "f"
         with np.errstate(all="ignore"):
             wide = [a.astype(np.float64) if floating else a for a in arrays]
+            if dtype.kind == "c":
+                wide = [a.astype(np.complex128) for a in arrays]
             return np.asarray(function(*wide)).astype(dtype)
 
     return reference
@@ -110,12 +110,13 @@ CUMSUM = register(
     Op(
         "cumsum",
         "kernel",
-        _rule("cumsum", NUMBERS),
+        _rule("cumsum", NUMBERS + COMPLEX),
         reference=_in_float64(lambda x: np.cumsum(x, axis=1, dtype=x.dtype)),
         gradient=cumsum_gradient,
         # -0.0 changes no number that is added to it, 0.0 would change -0.0
         lower=_lowering(Scan("cumsum", lambda t: (-0.0 if t.is_float else 0,), _add_lanes)),
-        dtypes=NUMBERS,
+        by_parts=True,
+        dtypes=NUMBERS + COMPLEX,
         samples=_samples(integers((3, 21))),
         doc="The sums of the beginnings of each row.",
     )
@@ -124,8 +125,8 @@ CUMSUM = register(
 
 def linear_recurrence_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Value, Value]:
     """db[i] = g[i] + a[i + 1] db[i + 1], the recurrence backwards; da[i] = db[i] y[i - 1]"""
-    to_b = _backwards(LINEAR_RECURRENCE, _next(inputs[0]), grad_out)
-    return multiply(to_b, _shifted(output, 0)), to_b
+    to_b = _backwards(LINEAR_RECURRENCE, conj(_next(inputs[0])), grad_out)
+    return multiply(to_b, conj(_shifted(output, 0))), to_b
 
 
 def _recurrence_reference(a: Any, b: Any) -> Any:
@@ -140,7 +141,7 @@ LINEAR_RECURRENCE = register(
     Op(
         "linear_recurrence",
         "kernel",
-        _rule("linear_recurrence", NUMBERS),
+        _rule("linear_recurrence", NUMBERS + COMPLEX),
         reference=_in_float64(_recurrence_reference),
         gradient=linear_recurrence_gradient,
         lower=_lowering(
@@ -152,7 +153,7 @@ LINEAR_RECURRENCE = register(
                 flops=3.0,
             )
         ),
-        dtypes=NUMBERS,
+        dtypes=NUMBERS + COMPLEX,
         samples=tuple(
             floats(shape, shape, low=-1.2, high=1.2)
             for shape in ((3, 7), (2, 37), (1, 1), (4, 8), (0, 3), (3, 0))
@@ -165,19 +166,19 @@ LINEAR_RECURRENCE = register(
 @in_float32
 def cumprod_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """(product before j) * s[j] with s[j] = g[j] + x[j + 1] s[j + 1]: no division, right at 0."""
-    rest = _backwards(LINEAR_RECURRENCE, _next(inputs[0]), grad_out)
-    return (multiply(_shifted(output, 1), rest),)
+    rest = _backwards(LINEAR_RECURRENCE, conj(_next(inputs[0])), grad_out)
+    return (multiply(conj(_shifted(output, 1)), rest),)
 
 
 CUMPROD = register(
     Op(
         "cumprod",
         "kernel",
-        _rule("cumprod", NUMBERS),
+        _rule("cumprod", NUMBERS + COMPLEX),
         reference=_in_float64(lambda x: np.cumprod(x, axis=1, dtype=x.dtype)),
         gradient=cumprod_gradient,
         lower=_lowering(Scan("cumprod", lambda t: (1,), lambda a, b: (a[0] * b[0],))),
-        dtypes=NUMBERS,
+        dtypes=NUMBERS + COMPLEX,
         samples=_samples(
             integers((3, 5), low=-3, high=4),
             mixed(lambda r: [np.array([[2.0, 3, 0], [0, 2, 3], [0, 0, 3]])], "zeros"),

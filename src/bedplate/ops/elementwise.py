@@ -64,6 +64,24 @@ def widened(function: Callable[..., Any]) -> Callable[..., Any]:
     return reference
 
 
+def parted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A NumPy function of real arrays that does the same to both parts of complex ones."""
+
+    @functools.wraps(function)
+    def reference(*arrays: Any, **attributes: Any) -> Any:
+        if all(array.dtype.kind != "c" for array in arrays):
+            return function(*arrays, **attributes)
+        parts = [
+            function(*[part(a) if a.dtype.kind == "c" else a for a in arrays], **attributes)
+            for part in (np.real, np.imag)
+        ]
+        result = np.empty(parts[0].shape, np.result_type(parts[0].dtype, np.complex64))
+        result.real, result.imag = parts
+        return result
+
+    return reference
+
+
 def emit_wide(emit: Callable[..., Any], dtype: Any, values: Any, attributes: Attributes) -> Any:
     """Emit in float32 what is float16 or bfloat16, and narrow once: as the reference does."""
     if not _is_narrow(language.element(values[0].type)):

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.dtypes import FLOATS, INTEGERS, DType
+from bedplate.dtypes import COMPLEX, FLOATS, INTEGERS, DType
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.accumulate import COMPENSATED, accumulating, accumulation
 from bedplate.ops.build import Value, as_type, promoted, sum_to
 from bedplate.ops.compensated import lower_product
+from bedplate.ops.complex_parts import conj
 from bedplate.ops.elementwise import NARROW_FLOATS
 from bedplate.ops.matmul_lower import lower
 from bedplate.ops.record import Op, apply, register
@@ -30,9 +31,11 @@ from bedplate.ops.views import broadcast_to, matrix_transpose, reshape
 def matmul_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
     """(..., M, K) and (..., K, N) of one dtype give (..., M, N); batch sizes broadcast."""
     a, b = inputs
-    if a.dtype is not b.dtype or not (a.dtype.is_float or a.dtype.is_integer):
+    if a.dtype is not b.dtype or a.dtype.kind == "b":
         rule = "the dtypes differ" if a.dtype is not b.dtype else "no such op for this dtype"
-        refuse_inputs(DTypeError, "matmul", rule, inputs, "both must be integers or both floats")
+        refuse_inputs(
+            DTypeError, "matmul", rule, inputs, "both must be integers, floats or complex numbers"
+        )
     if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
         _refuse_inner(a, b)
     return (*_batch_shape(a, b), a.shape[-2], b.shape[-1]), a.dtype
@@ -77,8 +80,11 @@ def matmul_reference(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.nda
 
 
 def matmul_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Value, Value]:
-    """a: grad_out @ b^T; b: a^T @ grad_out; each summed over the batch it was repeated for."""
-    a, b = inputs
+    """a: grad_out @ b^T; b: a^T @ grad_out; each summed over the batch it was repeated for.
+
+    Of complex matrices the conjugates.
+    """
+    a, b = map(conj, inputs)
     grad_a = sum_to(_product(grad_out, matrix_transpose(b)), a.shape)
     if len(b.shape) == 2 and len(a.shape) > 2:
         # one product over all rows, rather than a batch of them and a sum
@@ -97,7 +103,7 @@ MATMUL = register(
         gradient=matmul_gradient,
         lower=lower,
         epilogue=True,
-        dtypes=INTEGERS + FLOATS,
+        dtypes=INTEGERS + FLOATS + COMPLEX,
         samples=(
             floats((3, 4), (4, 5)),
             floats((17, 33), (33, 70)),
@@ -128,7 +134,8 @@ def _compensated_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple
 
 
 def _compensated_reference(a: Any, b: Any) -> Any:
-    wide = np.longdouble if a.dtype == np.float64 else np.float64
+    wide = np.longdouble if a.real.dtype == np.float64 else np.float64
+    wide = np.result_type(a.dtype, wide)
     with np.errstate(all="ignore"):
         return np.matmul(a.astype(wide), b.astype(wide)).astype(a.dtype)
 

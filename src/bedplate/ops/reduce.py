@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from bedplate import kernel as language
-from bedplate.dtypes import DType, as_dtype, bool_, int64, uint64
-from bedplate.errors import DTypeError, ShapeError
+from bedplate.dtypes import COMPLEX, DType, as_dtype, bool_, int64, uint64
+from bedplate.errors import ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.accumulate import COMPENSATED, accumulating, accumulation, accumulator, total
 from bedplate.ops.arithmetic import divide, multiply
 from bedplate.ops.build import Value, as_type, normalised_axes, number
 from bedplate.ops.comparison import equal, logical_and, logical_or, not_equal
-from bedplate.ops.elementwise import NUMBERS, widened
+from bedplate.ops.complex_parts import conj
+from bedplate.ops.elementwise import NUMBERS, parted, refuse_dtype, widened
 from bedplate.ops.record import NoGradient, Op, Sample, apply, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.regions import concat, slice_
@@ -38,10 +39,7 @@ def reduce_rule(name: str, accepted: tuple[DType, ...], result: DType | None, em
         (x,) = inputs
         axes = attributes["axes"]
         if x.dtype not in allowed:
-            expected = ", ".join(d.name for d in accepted)
-            refuse_inputs(
-                DTypeError, name, "no such op for this dtype", inputs, f"expected one of {expected}"
-            )
+            refuse_dtype(name, inputs, accepted)
         if not empty and any(x.shape[axis] == 0 for axis in axes):
             refuse_inputs(
                 ShapeError, name, f"nothing to choose from along axes {axes}", inputs,
@@ -75,13 +73,14 @@ SUM = register(
     Op(
         "sum",
         "reduce",
-        reduce_rule("sum", NUMBERS, None, empty=True),
-        reference=widened(lambda x, *, axes: np.sum(x, axis=axes, keepdims=True)),
+        reduce_rule("sum", NUMBERS + COMPLEX, None, empty=True),
+        reference=parted(widened(lambda x, *, axes: np.sum(x, axis=axes, keepdims=True))),
         gradient=sum_gradient,
         initial=lambda dtype: 0,
         combine=lambda a, b: a + b,
         accumulate=accumulator,
-        dtypes=NUMBERS,
+        by_parts=True,
+        dtypes=NUMBERS + COMPLEX,
         samples=_samples(floats((0, 3), axes=(0,)), integers((3, 5), axes=(0,))),
         doc="The sum over `axes`.",
     )
@@ -99,7 +98,7 @@ def prod_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Shape) -
     last = tuple(range(len(kept), len(x.shape)))
     moved = moveaxis(x, axes, last)
     others = reshape(_products_of_others(reshape(moved, (rows, length))), moved.shape)
-    return (multiply(grad_out, moveaxis(others, last, axes)),)
+    return (multiply(grad_out, conj(moveaxis(others, last, axes))),)
 
 
 def _products_of_others(x: Value) -> Value:
@@ -121,13 +120,13 @@ PROD = register(
     Op(
         "prod",
         "reduce",
-        reduce_rule("prod", NUMBERS, None, empty=True),
+        reduce_rule("prod", NUMBERS + COMPLEX, None, empty=True),
         reference=widened(lambda x, *, axes: np.prod(x, axis=axes, keepdims=True)),
         gradient=prod_gradient,
         initial=lambda dtype: 1,
         combine=lambda a, b: a * b,
         accumulate=accumulator,
-        dtypes=NUMBERS,
+        dtypes=NUMBERS + COMPLEX,
         samples=_samples(
             floats((0, 3), axes=(0,)),
             mixed(lambda r: [np.array([[0.0, 2, 3], [0, 0, 3], [1, 2, 3]])], "zeros", axes=(1,)),

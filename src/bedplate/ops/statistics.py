@@ -24,7 +24,7 @@ from bedplate.ops.arithmetic import divide, multiply, subtract
 from bedplate.ops.build import Value, as_type, normalised_axes, number
 from bedplate.ops.comparison import equal
 from bedplate.ops.convert import where
-from bedplate.ops.elementwise import widened
+from bedplate.ops.elementwise import INEXACT, parted, widened
 from bedplate.ops.exponential import sqrt
 from bedplate.ops.record import Op, apply, register
 from bedplate.ops.reduce import Axis, axis_words, summed, without
@@ -33,12 +33,12 @@ from bedplate.ops.samples import floats
 from bedplate.ops.views import broadcast_to
 
 
-def kept_rule(name: str) -> Any:
+def kept_rule(name: str, complex_too: bool = False) -> Any:
     """The shape and dtype rule of a reduction of floats that keeps its axes with size 1."""
 
     def infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
         (x,) = inputs
-        if not x.dtype.is_float:
+        if x.dtype.kind not in ("fc" if complex_too else "f"):
             refuse_inputs(
                 DTypeError, name, "only floats have one", inputs, "cast first: x.astype(bp.float32)"
             )
@@ -92,11 +92,12 @@ MEAN = register(
     Op(
         "mean",
         "composed",
-        kept_rule("mean"),
-        reference=widened(_mean_reference),
+        kept_rule("mean", complex_too=True),
+        reference=parted(widened(_mean_reference)),
         gradient=mean_gradient,
         expand=_mean_expand,
-        dtypes=FLOATS,
+        by_parts=True,
+        dtypes=INEXACT,
         samples=SAMPLES,
         doc="The mean over `axes`.",
     )

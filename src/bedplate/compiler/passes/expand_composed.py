@@ -5,7 +5,7 @@ Needs nothing; leaves a graph without composed nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bedplate.compiler.rewrite import Roots, rebuilt
 from bedplate.errors import InternalError
@@ -17,18 +17,26 @@ MAX_DEPTH = 16
 
 def expand_composed(roots: Roots) -> Roots:
     """The graph with every composed op expanded, also those that expansions bring in."""
+    return expand_some(roots, lambda node: True)
+
+
+def expand_some(roots: Roots, wanted: Callable[[Node], bool]) -> Roots:
+    """The graph with those composed ops expanded that are wanted."""
     for _ in range(MAX_DEPTH):
-        if not any(node.op.kind == "composed" for node in topological_order(roots)):
+        chosen = [n for n in topological_order(roots) if n.op.kind == "composed" and wanted(n)]
+        if not chosen:
             return roots
         parts: dict[Node, tuple[Node, ...]] = {}
-        roots = rebuilt(roots, lambda node, parts=parts: _expanded(node, parts))
+        roots = rebuilt(roots, lambda node, parts=parts: _expanded(node, parts, wanted))
     raise InternalError("expand_composed: an expansion contains itself")
 
 
-def _expanded(node: Node, parts: dict[Node, tuple[Node, ...]]) -> Node:
+def _expanded(
+    node: Node, parts: dict[Node, tuple[Node, ...]], wanted: Callable[[Node], bool]
+) -> Node:
     if node.op.name == "output" and node.inputs[0] in parts:
         return parts[node.inputs[0]][node.attributes["index"]]
-    if node.op.kind != "composed":
+    if node.op.kind != "composed" or not wanted(node):
         return node
     result = node.op.expand(node.inputs, node.attributes)
     outputs = result if isinstance(result, tuple) else (result,)

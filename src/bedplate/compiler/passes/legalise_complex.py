@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from bedplate.compiler.passes.broadcast import expanded, reshaped
-from bedplate.compiler.passes.expand_composed import expand_composed, give_site
+from bedplate.compiler.passes.expand_composed import expand_some, give_site
 from bedplate.compiler.rewrite import Roots, with_inputs
 from bedplate.dtypes import DType, real_dtype
 from bedplate.errors import InternalError
@@ -26,12 +26,17 @@ def legalise_complex(roots: Roots) -> Roots:
     """The graph on floats; a complex root becomes its pairs."""
     if not any(is_complex(node) for node in topological_order(roots)):
         return roots
-    roots = expand_composed(roots)  # so that an expansion is written once, for both
+    roots = expand_some(roots, _expands)
     new: dict[Node, Any] = {}
     for node in topological_order(roots):
         new[node] = _legal(node, tuple([new[source] for source in node.inputs]))
     pairs: dict[Node, Node] = {}
     return [_root(root, new[root], pairs) for root in roots]
+
+
+def _expands(node: Node) -> bool:
+    """Whether a composed op is expanded here, on complex values: what is done by parts is not."""
+    return not node.op.by_parts and any(map(is_complex, (node, *node.inputs)))
 
 
 def is_complex(node: Node) -> bool:
