@@ -19,6 +19,10 @@ class ShapeError(UserError, ValueError):
     """Shapes that do not fit an operation."""
 
 
+class AxisError(ShapeError, IndexError):
+    """An axis that a tensor does not have."""
+
+
 class DTypeError(UserError, TypeError):
     """Data types that do not fit an operation."""
 

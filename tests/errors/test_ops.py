@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bedplate as bp
-from bedplate.errors import DTypeError, ShapeError
+from bedplate.errors import AxisError, DTypeError, ShapeError
 
 
 def zeros(*shape: int, dtype: Any = bp.float32) -> Any:
@@ -86,7 +86,7 @@ CASES = [
         "max: nothing to choose from along axes (0,)",
         "empty axis",
     ),
-    (lambda: zeros(3).sum(axis=1), ShapeError, "sum: axis 1 is out of range", "axes are -1 to 0"),
+    (lambda: zeros(3).sum(axis=1), AxisError, "sum: axis 1 is out of range", "axes are -1 to 0"),
     (
         lambda: zeros().sum(axis=0),
         ShapeError,
@@ -103,12 +103,6 @@ CASES = [
         lambda: zeros(2) & zeros(2),
         DTypeError,
         "bitwise_and: no such op for this dtype",
-        "expected one of bool",
-    ),
-    (
-        lambda: bp.logical_and(zeros(2), zeros(2)),
-        DTypeError,
-        "logical_and: no such op for this dtype",
         "expected one of bool",
     ),
     (

@@ -10,8 +10,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from bedplate.dtypes import DType, float32, promote, real_dtype, scalar_dtype
-from bedplate.errors import DTypeError, ShapeError
+from bedplate.dtypes import DType, bool_, float32, promote, real_dtype, scalar_dtype
+from bedplate.errors import AxisError, DTypeError, ShapeError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Shape
 from bedplate.ops.leaves import constant
 from bedplate.ops.record import REGISTRY, Op
@@ -116,6 +116,16 @@ def promoted(op: str, arguments: tuple[Any, ...], to_float: bool = False) -> tup
     )
 
 
+def truths(op: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments as bools: whether they differ from 0."""
+    arguments = as_values(op, arguments)
+    like = first_value(op, arguments)
+    return tuple(
+        number(like, bool(argument), bool_) if is_number(argument) else as_type(argument, bool_)
+        for argument in arguments
+    )
+
+
 def as_type(value: Value, dtype: DType) -> Value:
     """`value` in `dtype`, cast if it has another."""
     return value if value.dtype is dtype else value.astype(dtype, False)
@@ -125,7 +135,9 @@ def apply_promoted(
     op: Op, arguments: tuple[Any, ...], attributes: Attributes = NO_ATTRIBUTES
 ) -> Value:
     """Apply an elementwise op after the promotion that its record asks for."""
-    if op.promote:
+    if op.promote == "truth":
+        values = truths(op.name, arguments)
+    elif op.promote:
         values = promoted(op.name, arguments, op.promote == "float")
     else:
         values = as_values(op.name, arguments)
@@ -148,7 +160,7 @@ def sum_to(value: Value, shape: Shape) -> Value:
 def normalised_axis(op: str, axis: int, ndim: int, value: Any = None) -> int:
     """`axis` counted from the front.
 
-    raises ShapeError if there is no such axis
+    raises AxisError if there is no such axis
     """
     if type(axis) is not int:
         axis = operator.index(axis)
@@ -156,13 +168,13 @@ def normalised_axis(op: str, axis: int, ndim: int, value: Any = None) -> int:
         return axis % ndim
     inputs = () if value is None else (value,)
     bounds = f"axes are {-ndim} to {ndim - 1}" if ndim else "a 0-d value has no axes"
-    refuse_inputs(ShapeError, op, f"axis {axis} is out of range", inputs, bounds)
+    refuse_inputs(AxisError, op, f"axis {axis} is out of range", inputs, bounds)
 
 
 def normalised_axes(op: str, axis: int | tuple[int, ...] | None, value: Any) -> tuple[int, ...]:
     """The axes as a sorted tuple counted from the front; None means all.
 
-    raises ShapeError for an axis that does not exist or comes twice
+    raises AxisError for an axis that does not exist, ShapeError for one that comes twice
     """
     ndim = len(value.shape)
     if axis is None:

@@ -141,14 +141,14 @@ def greater_equal(a: Value, b: Value) -> Value:
     gradient=TRUTH,
     samples=TRUTHS,
     dtypes=(bool_,),
+    promote="truth",
     result=bool_,
 )
 def logical_and(a: Value, b: Value) -> Value:
     """True where both are: y = a and b.
 
-    a, b     bool; shapes broadcast
+    a, b     shapes broadcast; numbers are true where they are not 0 (NaN is)
     returns  bool
-    raises   DTypeError for other dtypes: compare first
     >>> import bedplate as bp
     >>> bp.logical_and(bp.tensor([True, False]), True).tolist()
     [True, False]
@@ -161,14 +161,14 @@ def logical_and(a: Value, b: Value) -> Value:
     gradient=TRUTH,
     samples=TRUTHS,
     dtypes=(bool_,),
+    promote="truth",
     result=bool_,
 )
 def logical_or(a: Value, b: Value) -> Value:
     """True where either is: y = a or b.
 
-    a, b     bool; shapes broadcast
+    a, b     shapes broadcast; numbers are true where they are not 0 (NaN is)
     returns  bool
-    raises   DTypeError for other dtypes: compare first
     >>> import bedplate as bp
     >>> bp.logical_or(bp.tensor([True, False]), False).tolist()
     [True, False]
@@ -181,14 +181,14 @@ def logical_or(a: Value, b: Value) -> Value:
     gradient=TRUTH,
     samples=TRUTHS,
     dtypes=(bool_,),
+    promote="truth",
     result=bool_,
 )
 def logical_xor(a: Value, b: Value) -> Value:
     """True where exactly one is.
 
-    a, b     bool; shapes broadcast
+    a, b     shapes broadcast; numbers are true where they are not 0 (NaN is)
     returns  bool
-    raises   DTypeError for other dtypes: compare first
     >>> import bedplate as bp
     >>> bp.logical_xor(bp.tensor([True, False]), True).tolist()
     [False, True]
@@ -201,15 +201,14 @@ def logical_xor(a: Value, b: Value) -> Value:
     gradient=TRUTH,
     samples=(bools((3, 5)), bools(())),
     dtypes=(bool_,),
-    promote="common",
+    promote="truth",
     result=bool_,
 )
 def logical_not(x: Value) -> Value:
     """The other truth value: y = not x.
 
-    x        bool
+    x        numbers are true where they are not 0 (NaN is)
     returns  bool
-    raises   DTypeError for other dtypes: compare first
     >>> import bedplate as bp
     >>> bp.logical_not(bp.tensor([True, False])).tolist()
     [False, True]

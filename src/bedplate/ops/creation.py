@@ -31,20 +31,32 @@ def full(like: Value, shape: Shape, value: Number, dtype: DType) -> Value:
     return broadcast_to(filled, shape)
 
 
-def full_like(x: Value, fill_value: Number, dtype: Any = None, device: Any = None) -> Value:
+def full_like(
+    x: Value,
+    fill_value: Number,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Value:
     """`fill_value` in every element, with the shape of x.
 
     dtype, device  by default those of x
+    requires_grad  of a tensor: gradients are computed for it
     >>> import bedplate as bp
     >>> bp.full_like(bp.tensor([1, 2]), 7).tolist()
     [7, 7]
     """
     wanted = x.dtype if dtype is None else as_dtype(dtype)
     like = x if device is None else x._from_node(constant(0, bool_, Device(device)))
-    return full(like, x.shape, fill_value, wanted)
+    result = full(like, x.shape, fill_value, wanted)
+    if requires_grad:
+        result.requires_grad = True
+    return result
 
 
-def empty_like(x: Value, dtype: Any = None, device: Any = None) -> Value:
+def empty_like(
+    x: Value, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Value:
     """A value of the shape of x whose elements do not matter; they are zeros.
 
     dtype, device  by default those of x
@@ -52,10 +64,12 @@ def empty_like(x: Value, dtype: Any = None, device: Any = None) -> Value:
     >>> bp.empty_like(bp.tensor([1, 2])).shape
     (2,)
     """
-    return full_like(x, 0, dtype, device)
+    return full_like(x, 0, dtype, device, requires_grad)
 
 
-def zeros_like(x: Value, dtype: Any = None, device: Any = None) -> Value:
+def zeros_like(
+    x: Value, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Value:
     """0 in every element, with the shape of x.
 
     dtype, device  by default those of x
@@ -63,10 +77,12 @@ def zeros_like(x: Value, dtype: Any = None, device: Any = None) -> Value:
     >>> bp.zeros_like(bp.tensor([1, 2])).tolist()
     [0, 0]
     """
-    return full_like(x, 0, dtype, device)
+    return full_like(x, 0, dtype, device, requires_grad)
 
 
-def ones_like(x: Value, dtype: Any = None, device: Any = None) -> Value:
+def ones_like(
+    x: Value, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Value:
     """1 in every element, with the shape of x.
 
     dtype, device  by default those of x
@@ -74,7 +90,7 @@ def ones_like(x: Value, dtype: Any = None, device: Any = None) -> Value:
     >>> bp.ones_like(bp.tensor([1, 2])).tolist()
     [1, 1]
     """
-    return full_like(x, 1, dtype, device)
+    return full_like(x, 1, dtype, device, requires_grad)
 
 
 def index_along(like: Value, axis: int, shape: Shape, dtype: DType = int64) -> Value:

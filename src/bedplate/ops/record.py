@@ -56,6 +56,20 @@ class Sample:
     smooth: bool = True
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What an op takes: arithmetic, and memory traffic.
+
+    words   for people; n stands for the elements of the first input
+    flops   (inputs, output, attributes) -> how many floating point operations, about
+    nbytes  the same for bytes that must move; by default all inputs and outputs once
+    """
+
+    words: str
+    flops: Callable[..., float]
+    nbytes: Callable[..., float] | None = None
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Op:
     """The record of one operation; see the head of this file for what each kind needs.
@@ -65,6 +79,7 @@ class Op:
     reference   (*arrays, **attributes) -> array, or a tuple for several outputs
     gradient    (grad_out, inputs, output, **attributes) -> a gradient or None per input,
                 built of ops; NoGradient(reason) if there is none
+    cost        arithmetic and traffic; by default those of its kind, see ops/cost.py
     emit        elementwise: (dtype, values, attributes) -> kernel-language value, where the
                 values are scalars or vectors of the inputs' dtypes and dtype is the output's
     expand      composed: (inputs, attributes) -> output (or tuple), built of other ops
@@ -77,7 +92,8 @@ class Op:
     by_parts    on complex inputs it does the same to the real parts and to the imaginary parts;
                 an op that takes complex inputs otherwise has a form: ops/complex_forms.py
     promote     elementwise: the dtype to which inputs are cast first: "" as they are,
-                "common" what holds all, "float" the same with integers as float32
+                "common" what holds all, "float" the same with integers as float32, "truth"
+                bool: whether they differ from 0
     dtypes      the dtypes that the first input may have; for tables and tests
     """
 
@@ -86,6 +102,7 @@ class Op:
     infer: Infer
     reference: Callable[..., Any] | None = None
     gradient: Gradient | NoGradient = NoGradient("none was given")
+    cost: Cost | None = None
     emit: Callable[..., Any] | None = None
     expand: Callable[..., Any] | None = None
     lower: Callable[..., None] | None = None

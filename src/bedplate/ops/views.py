@@ -305,8 +305,8 @@ def squeeze(x: Value, axis: Axes | None = None) -> Value:
     return reshape(x, tuple(size for a, size in enumerate(x.shape) if a not in axes))
 
 
-def flatten(x: Value, start: int = 0, end: int = -1) -> Value:
-    """Join the axes from start to end (counted in) into one.
+def flatten(x: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
+    """Join the axes from start_dim to end_dim (counted in) into one.
 
     >>> import bedplate as bp
     >>> bp.flatten(bp.zeros((2, 3, 4)), 1).shape
@@ -314,8 +314,8 @@ def flatten(x: Value, start: int = 0, end: int = -1) -> Value:
     """
     if not x.shape:
         return reshape(x, (1,))
-    first = normalised_axis("flatten", start, len(x.shape), x)
-    last = normalised_axis("flatten", end, len(x.shape), x)
+    first = normalised_axis("flatten", start_dim, len(x.shape), x)
+    last = normalised_axis("flatten", end_dim, len(x.shape), x)
     joined = math.prod(x.shape[first : last + 1])
     return reshape(x, (*x.shape[:first], joined, *x.shape[last + 1 :]))
 

@@ -190,14 +190,21 @@ def ones(
     return full(sizes, 1, float32 if dtype is None else dtype, device, requires_grad)
 
 
-def empty(shape: Any = (), *more: int, dtype: Any = None, device: Any = None) -> Tensor:
+def empty(
+    shape: Any = (),
+    *more: int,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A tensor whose values do not matter; they are zeros, since nothing reads stale memory.
 
     shape   sizes, as one tuple or one after the other
     >>> empty(2, 1).shape
     (2, 1)
     """
-    return zeros(new_shape("empty", (shape, *more)), dtype=dtype, device=device)
+    sizes = new_shape("empty", (shape, *more))
+    return zeros(sizes, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def arange(
@@ -206,6 +213,7 @@ def arange(
     step: Number = 1,
     dtype: Any = None,
     device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """start, start + step, ... before stop; with one argument from 0 up to it.
 
@@ -222,7 +230,8 @@ def arange(
     wanted = (int64 if whole else float32) if dtype is None else as_dtype(dtype)
     if wanted.kind not in "iuf":
         raise DTypeError(f"arange: expected an integer or floating point dtype, got {wanted}")
-    return _made(creation.arange(_like(device, wanted), start, stop, step, wanted), False)
+    made = creation.arange(_like(device, wanted), start, stop, step, wanted)
+    return _made(made, requires_grad)
 
 
 def _plain(number: Any) -> Any:
@@ -237,6 +246,7 @@ def linspace(
     dtype: Any = None,
     device: Any = None,
     endpoint: bool = True,
+    requires_grad: bool = False,
 ) -> Tensor:
     """`num` numbers from start to stop at equal distances.
 
@@ -249,13 +259,17 @@ def linspace(
     start, stop = _plain(start), _plain(stop)
     kind = complex64 if isinstance(start, complex) or isinstance(stop, complex) else float32
     wanted = kind if dtype is None else as_dtype(dtype)
-    return _made(
-        creation.linspace(_like(device, wanted), start, stop, num, wanted, endpoint), False
-    )
+    made = creation.linspace(_like(device, wanted), start, stop, num, wanted, endpoint)
+    return _made(made, requires_grad)
 
 
 def eye(
-    n_rows: int, n_cols: int | None = None, k: int = 0, dtype: Any = None, device: Any = None
+    n_rows: int,
+    n_cols: int | None = None,
+    k: int = 0,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """1 on a diagonal, 0 elsewhere.
 
@@ -267,4 +281,4 @@ def eye(
     """
     wanted = float32 if dtype is None else as_dtype(dtype)
     shape = new_shape("eye", ((n_rows, n_rows if n_cols is None else n_cols),))
-    return _made(creation.eye(_like(device, wanted), *shape, k, wanted), False)
+    return _made(creation.eye(_like(device, wanted), *shape, k, wanted), requires_grad)

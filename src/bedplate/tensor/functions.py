@@ -74,6 +74,7 @@ from bedplate.ops.cumulative import (
     logcumsumexp,
 )
 from bedplate.ops.custom_kernel import kernel_output, run_kernel
+from bedplate.ops.einsum import einsum
 from bedplate.ops.exponential import (
     exp,
     exp2,
@@ -108,6 +109,8 @@ from bedplate.ops.regression_losses import mse_loss
 from bedplate.ops.rope import rope, swiglu
 from bedplate.ops.rounding import ceil, floor, trunc
 from bedplate.ops.rounding import round_ as round
+from bedplate.ops.searching import argwhere, count_nonzero, masked_select, nonzero
+from bedplate.ops.searchsorted import bucketize, isin, searchsorted
 from bedplate.ops.softmax import log_softmax, logsumexp, softmax
 from bedplate.ops.sorting import argsort, kthvalue, sort, topk
 from bedplate.ops.statistics import mean, std, var
@@ -150,6 +153,7 @@ class Methods(Operators):
     acos = acos
     acosh = acosh
     argsort = argsort
+    argwhere = argwhere
     as_complex = as_complex
     as_real = as_real
     asin = asin
@@ -162,6 +166,7 @@ class Methods(Operators):
     bitwise_or = bitwise_or
     bitwise_right_shift = bitwise_right_shift
     bitwise_xor = bitwise_xor
+    bucketize = bucketize
     conj = conj
     conv1d = conv1d
     conv2d = conv2d
@@ -171,6 +176,7 @@ class Methods(Operators):
     conv_transpose3d = conv_transpose3d
     copysign = copysign
     cosh = cosh
+    count_nonzero = count_nonzero
     cummax = cummax
     cummin = cummin
     cumprod = cumprod
@@ -183,6 +189,7 @@ class Methods(Operators):
     greater = greater
     greater_equal = greater_equal
     hypot = hypot
+    isin = isin
     kthvalue = kthvalue
     layer_norm = layer_norm
     less = less
@@ -191,10 +198,12 @@ class Methods(Operators):
     logaddexp = logaddexp
     logcumsumexp = logcumsumexp
     logical_xor = logical_xor
+    masked_select = masked_select
     matrix_transpose = matrix_transpose
     median = median
     mse_loss = mse_loss
     nextafter = nextafter
+    nonzero = nonzero
     not_equal = not_equal
     pad = pad
     permute_dims = permute_dims
@@ -205,6 +214,7 @@ class Methods(Operators):
     roll = roll
     rope = rope
     safe_inv = safe_inv
+    searchsorted = searchsorted
     signbit = signbit
     sinh = sinh
     sort = sort
@@ -224,6 +234,7 @@ __all__ = [
     "argmax",
     "argmin",
     "argsort",
+    "argwhere",
     "as_complex",
     "as_real",
     "asin",
@@ -241,6 +252,7 @@ __all__ = [
     "bitwise_xor",
     "broadcast_arrays",
     "broadcast_to",
+    "bucketize",
     "ceil",
     "chunk",
     "clip",
@@ -256,6 +268,7 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "count_nonzero",
     "cross_entropy",
     "cummax",
     "cummin",
@@ -265,6 +278,7 @@ __all__ = [
     "cumulative_sum",
     "diff",
     "divide",
+    "einsum",
     "embedding",
     "empty_like",
     "equal",
@@ -285,6 +299,7 @@ __all__ = [
     "hypot",
     "imag",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
     "kernel_output",
@@ -305,6 +320,7 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logsumexp",
+    "masked_select",
     "matmul",
     "matrix_transpose",
     "max",
@@ -320,6 +336,7 @@ __all__ = [
     "narrow",
     "negative",
     "nextafter",
+    "nonzero",
     "normal_quantile",
     "not_equal",
     "one_hot",
@@ -344,6 +361,7 @@ __all__ = [
     "rsqrt",
     "run_kernel",
     "safe_inv",
+    "searchsorted",
     "sigmoid",
     "sign",
     "signbit",
