@@ -1,4 +1,4 @@
-"""Gradients of functions: grad, value_and_grad, vjp, jvp.
+"""Gradients of functions: grad, value_and_grad, vjp, jvp, jacobian, hessian.
 
 Each calls the function on fresh leaves, so that no gradient reaches the caller's tensors'
 `.grad`; the results can be differentiated again by the same functions, to any order.
@@ -7,14 +7,19 @@ Each calls the function on fresh leaves, so that no gradient reaches the caller'
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from bedplate.autograd import tape
 from bedplate.autograd.mode import enable_grad
 from bedplate.errors import GradientError, ShapeError
 from bedplate.graph.pending import LOCAL
 from bedplate.ops.build import number
+from bedplate.ops.complex_parts import imag, real
+from bedplate.ops.regions import concat
 
 Arguments = int | tuple[int, ...]
 
@@ -91,9 +96,11 @@ def jvp(
 ) -> tuple[Any, Any]:
     """The value of `function` and its Jacobian-vector product J v.
 
+    function  of tensors, gives a tensor or a tuple of them
     primals   tensors
-    tangents  v: one per primal, of its shape
-    returns   (value, J v)
+    tangents  v: one per primal, of its shape; None for zeros, as for integers
+    returns   (value, J v), each as the function gives them; zeros where nothing depends on primals
+    raises    ShapeError for a tangent of another shape, GradientError for an op without gradient
     source    the transpose of a transpose: v -> v^T J is linear, and its own vector-Jacobian
               product is J v; https://j-towns.github.io/2017/06/12/A-new-trick.html
     >>> import bedplate as bp
@@ -101,20 +108,104 @@ def jvp(
     [2.0, 4.0]
     """
     primals, tangents = list(primals), list(tangents)
-    for index, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
-        if primal.shape != tangent.shape:
-            raise ShapeError(f"jvp: tangent {index} has shape {tangent.shape}, not {primal.shape}")
-    value, inner = _call(function, primals)
-    if value._entry is None:
-        return value, _zeros(value)
+    _check_tangents(primals, tangents)
+    inner = _stand_ins(primals)
     with enable_grad():
-        vector = _zeros(value).requires_grad_()
-        pulled = _pull(value, vector, inner, create=True)
+        found = function(*inner)
+    several = isinstance(found, tuple | list)
+    values = list(found) if several else [found]
+    _check_tensors(values)
+    with enable_grad():
+        vectors = [_zeros(y).requires_grad_() if y.dtype.kind in "fc" else None for y in values]
+        pulled = _pulled_together(values, vectors, inner)
         parts = [
-            (g * t).sum() for g, t in zip(pulled, tangents, strict=True) if g._entry is not None
+            _real_product(g, t)
+            for g, t in zip(pulled, tangents, strict=True)
+            if t is not None and g is not None and g._entry is not None
         ]
-        total = functools.reduce(lambda a, b: a + b, parts) if parts else _zeros(value).sum()
-    return _for_caller(value, inner), _pull(total, None, [vector], own=inner)[0]
+        total = functools.reduce(lambda a, b: a + b, parts) if parts else None
+    slopes = [
+        _zeros(y) if v is None or total is None else _pull(total, None, [v], True, own=inner)[0]
+        for y, v in zip(values, vectors, strict=True)
+    ]
+    plain = [_for_caller(y, inner) for y in values]
+    return (tuple(plain), tuple(slopes)) if several else (plain[0], slopes[0])
+
+
+def _check_tangents(primals: list[Any], tangents: list[Any]) -> None:
+    if len(primals) != len(tangents):
+        raise ShapeError(f"jvp: {len(tangents)} tangents for {len(primals)} primals")
+    for index, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
+        if tangent is not None and primal.shape != tangent.shape:
+            raise ShapeError(f"jvp: tangent {index} has shape {tangent.shape}, not {primal.shape}")
+
+
+def _pulled_together(values: list[Any], vectors: list[Any], inner: list[Any]) -> list[Any]:
+    """For each of `inner` the sum over all values of its gradient; None for what has none."""
+    sums: list[Any] = [None] * len(inner)
+    for value, vector in zip(values, vectors, strict=True):
+        if vector is None or value._entry is None:
+            continue
+        gradients = _pull(value, vector, inner, retain=True, create=True)
+        for i, (x, gradient) in enumerate(zip(inner, gradients, strict=True)):
+            if x._entry is not None:
+                sums[i] = gradient if sums[i] is None else sums[i] + gradient
+    return sums
+
+
+def _real_product(a: Any, b: Any) -> Any:
+    """The sum of the products of all parts: of complex numbers the real part of conj(a) b."""
+    if a.dtype.kind != "c":
+        return (a * b).sum()
+    return (real(a) * real(b) + imag(a) * imag(b)).sum()
+
+
+def jacobian(function: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+    """The function that gives the Jacobian of `function`: J[i, j] = d y[i] / d x[j].
+
+    argnums  which positional argument x is
+    returns  shape of y followed by that of x; can be differentiated again
+    raises   GradientError for an argument without gradient
+    cost     one walk back for each element of y
+    >>> import bedplate as bp
+    >>> bp.jacobian(lambda x: x * x[0])(bp.tensor([2.0, 3.0])).tolist()
+    [[4.0, 0.0], [3.0, 2.0]]
+    """
+
+    @functools.wraps(function)
+    def rows(*arguments: Any, **keywords: Any) -> Any:
+        (chosen,) = _chosen(function, arguments, (argnums,))
+
+        def of_one(x: Any) -> Any:
+            return function(*_put(arguments, [chosen], (x,)), **keywords)
+
+        x = arguments[chosen]
+        value, pull = vjp(of_one, x)
+        size = math.prod(value.shape)
+        basis = np.eye(size).reshape(size, *value.shape)
+        found = [pull(value._lift(row).astype(value.dtype))[0] for row in basis]
+        if not found:
+            return number(x, 0).broadcast_to((*value.shape, *x.shape))
+        return concat([row.reshape(1, *x.shape) for row in found], 0).reshape(
+            *value.shape, *x.shape
+        )
+
+    return rows
+
+
+def hessian(function: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+    """The function that gives the second derivatives of `function`, which returns one element.
+
+    H[i, j] = d^2 y / d x[i] d x[j]
+
+    argnums  which positional argument x is
+    returns  shape of x twice over
+    cost     one walk back through the gradient for each element of x
+    >>> import bedplate as bp
+    >>> bp.hessian(lambda x: x[0] ** 2 * x[1])(bp.tensor([2.0, 3.0])).tolist()
+    [[6.0, 4.0], [4.0, 0.0]]
+    """
+    return jacobian(grad(function, argnums), argnums)
 
 
 def _chosen(function: Any, arguments: tuple[Any, ...], numbers: tuple[int, ...]) -> list[int]:
@@ -142,8 +233,8 @@ def _put(arguments: tuple[Any, ...], places: list[int], values: tuple[Any, ...])
     return given
 
 
-def _call(function: Callable[..., Any], primals: list[Any]) -> tuple[Any, list[Any]]:
-    """The value of `function` on stand-ins for `primals`, and these.
+def _stand_ins(primals: list[Any]) -> list[Any]:
+    """What the function is called on in place of `primals`.
 
     A stand-in is a leaf of its own, or a recorded alias of a tensor that has history itself.
     """
@@ -154,11 +245,23 @@ def _call(function: Callable[..., Any], primals: list[Any]) -> tuple[Any, list[A
         else:
             leaf = primal._from_node(primal._node)
             inner.append(leaf.requires_grad_() if primal.dtype.kind in "fc" else leaf)
+    return inner
+
+
+def _call(function: Callable[..., Any], primals: list[Any]) -> tuple[Any, list[Any]]:
+    """The value of `function` on stand-ins for `primals`, and these."""
+    inner = _stand_ins(primals)
     with enable_grad():
         value = function(*inner)
-    if not hasattr(value, "_node"):
-        raise TypeError(f"grad: the function must return a tensor, got {type(value).__name__}")
+    _check_tensors([value])
     return value, inner
+
+
+def _check_tensors(values: list[Any]) -> None:
+    for value in values:
+        if not hasattr(value, "_node"):
+            kind = type(value).__name__
+            raise TypeError(f"grad: the function must return a tensor, got {kind}")
 
 
 def _is_watched(value: Any, inner: list[Any]) -> bool:

@@ -3,11 +3,12 @@
 from bedplate.autograd import (
     Autograd,
     Operation,
-    check_operation,
     enable_grad,
     grad,
     gradcheck,
     gradgradcheck,
+    hessian,
+    jacobian,
     jvp,
     no_grad,
     value_and_grad,
@@ -15,6 +16,7 @@ from bedplate.autograd import (
 )
 from bedplate.compiler.explain import explain
 from bedplate.tensor import functions, random
+from bedplate.tensor.check_operation import check_operation
 from bedplate.tensor.creation import (
     arange,
     asarray,
@@ -78,9 +80,11 @@ __all__ = [
     "grad",
     "gradcheck",
     "gradgradcheck",
+    "hessian",
     "iinfo",
     "inf",
     "isdtype",
+    "jacobian",
     "jit",
     "jvp",
     "linspace",
