@@ -294,9 +294,9 @@ def _check_devices(subject: _Subject) -> str | None:
 
 
 CHECKS: dict[str, Callable[[_Subject], str | None]] = {
+    "inputs left alone": _check_inputs,
     "value": _check_value,
     "dtype and shape": _check_dtype,
-    "inputs left alone": _check_inputs,
     "gradient": _check_gradient,
     "second gradient": _check_second,
     "strides": _check_strides,
