@@ -16,7 +16,8 @@ from sphinx.util.docutils import SphinxDirective
 
 import bedplate  # noqa: F401 - fills the table of operations
 from bedplate.config import SETTINGS
-from bedplate.ops.record import REGISTRY, NoGradient
+from bedplate.ops import table
+from bedplate.ops.record import REGISTRY
 
 project = "Bedplate"
 author = "the Bedplate developers"
@@ -85,17 +86,12 @@ class OperationsTable(GeneratedTable):
     """One row an operation of the registry."""
 
     def rows(self) -> list[list[str]]:
+        head = ["operation", "meaning", *table.HEADINGS[1:]]
         body = [
-            [f"`{op.name}`", op.kind, _gradient(op), str(len(op.samples)), _first_line(op.doc)]
-            for op in sorted(REGISTRY.values(), key=lambda op: (op.kind, op.name))
+            [f"`{name}`", _first_line(REGISTRY[name].doc), *cells]
+            for name, *cells in table.rows()
         ]
-        return [["operation", "kind", "gradient", "samples", "meaning"], *body]
-
-
-def _gradient(op: Any) -> str:
-    if isinstance(op.gradient, NoGradient):
-        return f"none: {op.gradient.reason}"
-    return f"`{op.gradient.__name__.strip('_')}`"
+        return [head, *body]
 
 
 def _first_line(text: str) -> str:

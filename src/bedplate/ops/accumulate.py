@@ -34,7 +34,7 @@ from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.build import Value, as_type
 from bedplate.ops.compensated import lower_sum
 from bedplate.ops.elementwise import parted
-from bedplate.ops.record import Op, apply, register
+from bedplate.ops.record import Op, apply, each_element, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats
 from bedplate.ops.views import broadcast_to, moveaxis, reshape
@@ -110,6 +110,7 @@ COMPENSATED_SUM = register(
         _infer,
         reference=parted(_reference),
         gradient=compensated_sum_gradient,
+        cost=each_element(7, "7 flops an element; input and output once"),
         lower=lower_sum,
         by_parts=True,
         dtypes=FLOATS,

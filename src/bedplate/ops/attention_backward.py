@@ -10,7 +10,7 @@ from bedplate.dtypes import FLOATS, DType
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.attention_lower import lower_backward
 from bedplate.ops.attention_second import second_gradient
-from bedplate.ops.record import Op, register
+from bedplate.ops.record import Cost, Op, register
 
 
 def _infer(
@@ -58,6 +58,21 @@ def reference(
     return (ds @ wide_k).astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype)
 
 
+def pair_flops(each: float) -> Any:
+    """Flops of `each` times the head size for every pair of query and key that it sees, about."""
+
+    def flops(inputs: Any, output: Any, attributes: Any) -> float:
+        batch, heads, queries, head_dim = inputs[0].shape
+        seen = float(inputs[1].shape[2])
+        if attributes["causal"]:  # the last query sees all keys, the first as many fewer
+            seen = max(seen - (queries - 1) / 2, 0.0)
+        if attributes["window"] is not None:
+            seen = min(seen, attributes["window"])
+        return each * head_dim * batch * heads * queries * seen
+
+    return flops
+
+
 ATTENTION_BACKWARD = register(
     Op(
         "attention_backward",
@@ -65,6 +80,7 @@ ATTENTION_BACKWARD = register(
         _infer,
         reference=reference,
         gradient=second_gradient,
+        cost=Cost("10 D flops a pair that sees each other", pair_flops(10)),
         lower=lower_backward,
         n_outputs=3,
         dtypes=FLOATS,

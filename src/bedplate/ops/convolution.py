@@ -25,7 +25,7 @@ from bedplate.ops.build import Value, promoted
 from bedplate.ops.convolution_lower import lower_by_input, lower_by_weight, lower_forward
 from bedplate.ops.elementwise import widened
 from bedplate.ops.matmul import matmul
-from bedplate.ops.record import Op, Sample, apply, register
+from bedplate.ops.record import Cost, Op, Sample, apply, register
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import floats
 from bedplate.ops.views import reshape
@@ -221,6 +221,17 @@ def _samples(kind: str) -> tuple[Sample, ...]:
     return tuple(found)
 
 
+def _flops(inputs: Any, output: Any, attributes: Attributes) -> float:
+    """Each result of a window, or each gradient of one, meets all weights of its channel."""
+    x, w = inputs
+    windows = output if attributes.get("space") is None else x
+    return 2.0 * math.prod(windows.shape) * math.prod(w.shape[1:])
+
+
+def _weight_flops(inputs: Any, output: Any, attributes: Attributes) -> float:
+    return 2.0 * math.prod(inputs[1].shape) * math.prod(output.shape[1:])
+
+
 CONVOLUTION = register(
     Op(
         "convolution",
@@ -228,6 +239,7 @@ CONVOLUTION = register(
         _infer,
         reference=widened(_reference),
         gradient=convolution_gradient,
+        cost=Cost("2 C / groups taps flops an output; inputs and output once", _flops),
         lower=lower_forward,
         dtypes=FLOATS,
         samples=_samples(""),
@@ -241,6 +253,7 @@ CONVOLUTION_BY_INPUT = register(
         _by_input_infer,
         reference=widened(_by_input_reference),
         gradient=by_input_gradient,
+        cost=Cost("2 O / groups taps flops an element of x", _flops),
         lower=lower_by_input,
         dtypes=FLOATS,
         samples=_samples("x"),
@@ -254,6 +267,7 @@ CONVOLUTION_BY_WEIGHT = register(
         _by_weight_infer,
         reference=widened(_by_weight_reference),
         gradient=by_weight_gradient,
+        cost=Cost("2 positions flops an element of the weight", _weight_flops),
         lower=lower_by_weight,
         dtypes=FLOATS,
         samples=_samples("weight"),

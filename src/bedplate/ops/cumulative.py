@@ -27,8 +27,8 @@ from bedplate.ops.creation import index_along
 from bedplate.ops.cumulative_kernel import Scan, State, lower_scan
 from bedplate.ops.elementwise import NARROW_FLOATS, NUMBERS, in_float32, refuse_dtype
 from bedplate.ops.exponential import exp
-from bedplate.ops.gather import scatter_add
-from bedplate.ops.record import Op, Sample, apply, register
+from bedplate.ops.gather import sum_rows
+from bedplate.ops.record import Op, Sample, apply, each_element, register
 from bedplate.ops.reduce import axis_words, greatest, least, summed_dtype
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.regions import concat, flip, narrow
@@ -113,6 +113,7 @@ CUMSUM = register(
         _rule("cumsum", NUMBERS + COMPLEX),
         reference=_in_float64(lambda x: np.cumsum(x, axis=1, dtype=x.dtype)),
         gradient=cumsum_gradient,
+        cost=each_element(1, "1 flop an element; input twice, output once"),
         # -0.0 changes no number that is added to it, 0.0 would change -0.0
         lower=_lowering(Scan("cumsum", lambda t: (-0.0 if t.is_float else 0,), _add_lanes)),
         by_parts=True,
@@ -144,6 +145,7 @@ LINEAR_RECURRENCE = register(
         _rule("linear_recurrence", NUMBERS + COMPLEX),
         reference=_in_float64(_recurrence_reference),
         gradient=linear_recurrence_gradient,
+        cost=each_element(2, "2 flops an element; inputs twice, output once"),
         lower=_lowering(
             Scan(
                 "linear_recurrence",
@@ -177,6 +179,7 @@ CUMPROD = register(
         _rule("cumprod", NUMBERS + COMPLEX),
         reference=_in_float64(lambda x: np.cumprod(x, axis=1, dtype=x.dtype)),
         gradient=cumprod_gradient,
+        cost=each_element(1, "1 flop an element; input twice, output once"),
         lower=_lowering(Scan("cumprod", lambda t: (1,), lambda a, b: (a[0] * b[0],))),
         dtypes=NUMBERS + COMPLEX,
         samples=_samples(
@@ -201,7 +204,7 @@ def _extreme_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]
     place = apply(CUMMAX, (where(kept, number(column, 0), column),))
     place = add(place, multiply(index_along(x, 0, (rows, 1)), length))
     flat = reshape(grad_out, (rows * length, 1))
-    return (reshape(scatter_add(reshape(place, (-1,)), flat, rows * length), x.shape),)
+    return (reshape(sum_rows(reshape(place, (-1,)), flat, rows * length), x.shape),)
 
 
 def _either(a: Value, b: Value) -> Value:
@@ -243,6 +246,7 @@ def _extreme(name: str, scan: Scan, reference: Any, gradient: Any, doc: str) -> 
             _rule(name, NUMBERS),
             reference=_in_float64(reference),
             gradient=gradient,
+            cost=each_element(1, "1 comparison an element; input twice, output once"),
             lower=_lowering(scan),
             dtypes=NUMBERS,
             samples=_DISTINCT,
@@ -316,6 +320,7 @@ LOGCUMSUMEXP = register(
         _rule("logcumsumexp", FLOATS),
         reference=_in_float64(lambda x: np.logaddexp.accumulate(x, axis=1)),
         gradient=logcumsumexp_gradient,
+        cost=each_element(60, "about 60 flops an element; input twice, output once"),
         lower=_lowering(Scan("logcumsumexp", lambda t: (-math.inf,), _log_add, flops=60.0)),
         dtypes=FLOATS,
         samples=_samples(

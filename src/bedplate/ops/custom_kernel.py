@@ -26,7 +26,7 @@ from bedplate.kernel import Kernel, call, cast, i64, loop, ptr, word_float, word
 from bedplate.kernel.values import integer_range
 from bedplate.memory import Block
 from bedplate.ops.build import Value
-from bedplate.ops.record import NoGradient, Op, register
+from bedplate.ops.record import NoGradient, Op, each_element, register
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import integers
 from bedplate.ops.views import outputs
@@ -193,6 +193,7 @@ RUN_KERNEL = register(
         _infer,
         reference=_reference,
         gradient=NO_GRADIENT,
+        cost=each_element(1, "what its author wrote; counted as 1 flop an element"),
         lower=_lower,
         dtypes=(int64,),
         samples=(

@@ -22,7 +22,7 @@ from bedplate.ops.compensated import lower_product
 from bedplate.ops.complex_parts import conj
 from bedplate.ops.elementwise import NARROW_FLOATS
 from bedplate.ops.matmul_lower import lower
-from bedplate.ops.record import Op, apply, register
+from bedplate.ops.record import Cost, Op, apply, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats, integers
 from bedplate.ops.views import broadcast_to, matrix_transpose, reshape
@@ -94,6 +94,15 @@ def matmul_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Value,
     return grad_a, sum_to(_product(matrix_transpose(a), grad_out), b.shape)
 
 
+def product_flops(each: float) -> Any:
+    """`each` flops for every multiply-add of a product."""
+
+    def flops(inputs: Any, output: Any, attributes: Attributes) -> float:
+        return each * math.prod(output.shape) * inputs[0].shape[-1]
+
+    return flops
+
+
 MATMUL = register(
     Op(
         "matmul",
@@ -101,6 +110,7 @@ MATMUL = register(
         matmul_infer,
         reference=matmul_reference,
         gradient=matmul_gradient,
+        cost=Cost("2 M N K flops a product; inputs and output once", product_flops(2)),
         lower=lower,
         epilogue=True,
         dtypes=INTEGERS + FLOATS + COMPLEX,
@@ -152,6 +162,7 @@ COMPENSATED_MATMUL = register(
         _compensated_infer,
         reference=_compensated_reference,
         gradient=compensated_matmul_gradient,
+        cost=Cost("10 M N K flops a product", product_flops(10)),
         lower=lower_product,
         dtypes=FLOATS,
         samples=(

@@ -26,7 +26,7 @@ from bedplate.ops import pooling_kernel
 from bedplate.ops.build import Value
 from bedplate.ops.elementwise import NARROW_FLOATS, NUMBERS, widened
 from bedplate.ops.pooling_kernel import LEAST_ELEMENTS, MOST_ELEMENTS, pool_of
-from bedplate.ops.record import Op, Sample, apply, register
+from bedplate.ops.record import Cost, Op, Sample, apply, register
 from bedplate.ops.refusal import refuse
 from bedplate.ops.row_choice import row_add
 from bedplate.ops.samples import floats, integers, rough
@@ -233,6 +233,11 @@ def _samples(spread: bool = False) -> tuple[Sample, ...]:
 
 _LINE: dict[str, Any] = dict(window=(3,), stride=(2,), before=(1,), dilation=(1,), out=(4,))
 
+def _tap_flops(inputs: Any, output: Any, attributes: Attributes) -> float:
+    planes = math.prod(inputs[0].shape[:2])
+    return float(planes * math.prod(attributes["out"]) * math.prod(attributes["window"]))
+
+
 MAX_POOL = register(
     Op(
         "max_pool",
@@ -240,6 +245,7 @@ MAX_POOL = register(
         _max_infer,
         reference=_max_reference,
         gradient=max_pool_gradient,
+        cost=Cost("1 comparison a tap and output; input and outputs once", _tap_flops),
         lower=_lower_max,
         n_outputs=2,
         dtypes=NUMBERS,
@@ -265,6 +271,7 @@ WINDOW_SUM = register(
         _sum_infer,
         reference=widened(_sum_reference),
         gradient=sum_gradient,
+        cost=Cost("1 flop a tap and output; input and output once", _tap_flops),
         lower=_lower_sum,
         dtypes=FLOATS,
         samples=_samples(),
@@ -278,6 +285,7 @@ WINDOW_SPREAD = register(
         _spread_infer,
         reference=widened(_spread_reference),
         gradient=spread_gradient,
+        cost=Cost("1 flop a tap and element of x; input and output once", _tap_flops),
         lower=_lower_spread,
         dtypes=FLOATS,
         samples=_samples(spread=True),

@@ -22,6 +22,7 @@ Kinds, and what the compiler asks of each:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,6 +69,11 @@ class Cost:
     words: str
     flops: Callable[..., float]
     nbytes: Callable[..., float] | None = None
+
+
+def each_element(flops: float, words: str) -> Cost:
+    """A cost that is the same for each element of the first input."""
+    return Cost(words, lambda inputs, output, attributes: flops * math.prod(inputs[0].shape))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

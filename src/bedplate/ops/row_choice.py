@@ -42,7 +42,7 @@ from bedplate.kernel import (
 )
 from bedplate.ops.build import Value
 from bedplate.ops.elementwise import NUMBERS, widened
-from bedplate.ops.record import Op, Sample, apply, register
+from bedplate.ops.record import Op, Sample, apply, each_element, register
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import mixed
 
@@ -202,6 +202,7 @@ ROW_TAKE = register(
         _take_infer,
         reference=_take_reference,
         gradient=take_gradient,
+        cost=each_element(0, "no flops; what is chosen, read and written"),
         lower=_lower_take,
         dtypes=NUMBERS,
         samples=_samples(_SIZES, taken=True),
@@ -215,6 +216,7 @@ ROW_ADD = register(
         _add_infer,
         reference=widened(_add_reference),
         gradient=add_gradient,
+        cost=each_element(1, "1 addition an element"),
         lower=_lower_add,
         dtypes=NUMBERS,
         samples=_samples(_SIZES, taken=False),

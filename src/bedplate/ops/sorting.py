@@ -21,7 +21,7 @@ from bedplate.ops.build import Value, normalised_axis
 from bedplate.ops.creation import index_along
 from bedplate.ops.elementwise import ANY, NARROW_FLOATS
 from bedplate.ops.gather import TAKE
-from bedplate.ops.record import NoGradient, Op, Sample, apply, register
+from bedplate.ops.record import NoGradient, Op, Sample, apply, each_element, register
 from bedplate.ops.reduce import axis_words
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.regions import narrow
@@ -117,6 +117,7 @@ SORT = register(
         _rule("sort"),
         reference=lambda x, *, descending: np.take_along_axis(x, _order(x, descending), 1),
         gradient=sort_gradient,
+        cost=each_element(8, "a pass for each 8 bits: 1 read and 1 write of the row"),
         lower=_lower_sort,
         dtypes=ANY,
         samples=_SAMPLES,
@@ -131,6 +132,7 @@ ARGSORT = register(
         _rule("argsort", int64),
         reference=_order,
         gradient=NoGradient("places are integers"),
+        cost=each_element(8, "a pass for each 8 bits: 1 read and 1 write of the row"),
         lower=_lower_sort,
         dtypes=ANY,
         samples=_SAMPLES,
@@ -157,6 +159,7 @@ TOP_K = register(
         _top_k_infer,
         reference=lambda x, *, k, descending: _order(x, descending)[:, :k],
         gradient=NoGradient("places are integers"),
+        cost=each_element(10, "about 1 read of the input, and a sort of what is chosen"),
         lower=_lower_top_k,
         dtypes=ANY,
         samples=(
