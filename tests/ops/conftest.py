@@ -77,7 +77,8 @@ def _swept(op: Op, number: int, sample: Sample) -> list[DType | None]:
     arrays = [np.asarray(a) for a in sample.inputs(np.random.default_rng(0))]
     kinds = {array.dtype.kind for array in arrays}
     if "f" in kinds:
-        return [*FLOATS] if number < 2 else [bp.float32, bp.float64]
+        swept = [dtype for dtype in FLOATS if op.kind != "host" or dtype in op.dtypes]
+        return [*swept] if number < 2 else [bp.float32, bp.float64]
     if kinds == {"i"} and op.kind in ("elementwise", "reduce"):
         swept = [dtype for dtype in op.dtypes if dtype in INTEGERS]
         return [*swept] if number < 2 or op.kind == "elementwise" else [bp.int32, bp.int64]

@@ -1,0 +1,235 @@
+"""Products and sums of matrices and vectors: tensordot, vecdot, outer, cross, kron, diagonal,
+trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bedplate.dtypes import as_dtype
+from bedplate.errors import ShapeError
+from bedplate.ops.arithmetic import multiply, subtract
+from bedplate.ops.build import (
+    Value,
+    as_type,
+    broadcast_shapes,
+    normalised_axis,
+    promoted,
+)
+from bedplate.ops.complex_parts import conj
+from bedplate.ops.einsum import contract
+from bedplate.ops.linalg_matrices import require_matrices
+from bedplate.ops.reduce import accumulator, sum_, summed_dtype
+from bedplate.ops.refusal import refuse
+from bedplate.ops.regions import concat, narrow, slice_
+from bedplate.ops.views import expand_dims, moveaxis, reshape
+
+
+def tensordot(x1: Value, x2: Value, /, *, axes: Any = 2) -> Value:
+    """Sum products over pairs of axes.
+
+    x1, x2   numbers; dtypes are promoted
+    axes     a number n: the last n axes of x1 with the first n of x2; or two sequences: the axes
+             of x1, and those of x2 in the same order
+    returns  the other axes of x1, then those of x2. float16 and bfloat16 are summed in float32
+    raises   ShapeError if sizes or numbers of axes differ
+    cost     one product of matrices; see `einsum` for when an operand is copied
+    >>> import bedplate as bp
+    >>> x = bp.tensor([[1, 2], [3, 4]])
+    >>> bp.tensordot(x, x, axes=1).tolist(), bp.linalg.tensordot(x, x).item()
+    ([[7, 10], [15, 22]], 30)
+    """
+    x1, x2 = promoted("tensordot", (x1, x2))
+    named = {"x1": x1, "x2": x2}
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(len(x1.shape), len(x2.shape)):
+            refuse(ShapeError, "tensordot", f"there are not {axes} axes to sum over", named)
+        first = list(range(len(x1.shape) - axes, len(x1.shape)))
+        second = list(range(axes))
+    else:
+        first, second = (_axes(each, x) for each, x in zip(axes, (x1, x2), strict=True))
+    pairs = list(zip(first, second, strict=False))
+    if len(first) != len(second) or any(x1.shape[i] != x2.shape[j] for i, j in pairs):
+        refuse(
+            ShapeError, "tensordot", f"axes {first} of x1 do not fit axes {second} of x2", named,
+            "expected as many axes, with the same sizes",
+        )  # fmt: skip
+    left = [f"a{i}" for i in range(len(x1.shape))]
+    right = [f"b{i}" for i in range(len(x2.shape))]
+    for i, j in pairs:
+        right[j] = left[i]
+    result = [x for x in left if x not in right] + [x for x in right if x not in left]
+    return contract(x1, x2, left, right, result)
+
+
+def _axes(given: Any, x: Value) -> list[int]:
+    axes = [given] if isinstance(given, int) else list(given)
+    found = [normalised_axis("tensordot", axis, len(x.shape), x) for axis in axes]
+    if len(set(found)) < len(found):
+        refuse(ShapeError, "tensordot", f"axes {axes} name one axis twice", {"x": x})
+    return found
+
+
+def vecdot(x1: Value, x2: Value, /, *, axis: int = -1) -> Value:
+    """The dot product of vectors: sum of conj(x1) x2 along an axis.
+
+    x1, x2   numbers; shapes broadcast, but for the size along the axis, which must be the same
+    axis     counted in each shape from the end (negative), or in both alike
+    returns  without the axis, in the promoted dtype; float16 and bfloat16 are summed in float32
+    raises   ShapeError if the sizes along the axis differ
+    >>> import bedplate as bp
+    >>> bp.vecdot(bp.tensor([1, 2, 3]), bp.tensor([4, 5, 6])).item()
+    32
+    >>> bp.linalg.vecdot(bp.tensor([[1, 2], [3, 4]]), bp.tensor([1, 1])).tolist()
+    [3, 7]
+    """
+    x1, x2 = promoted("vecdot", (x1, x2))
+    places = [normalised_axis("vecdot", axis, len(x.shape), x) for x in (x1, x2)]
+    if x1.shape[places[0]] != x2.shape[places[1]]:
+        refuse(
+            ShapeError, "vecdot", "the vectors differ in size", {"x1": x1, "x2": x2},
+            f"axis {axis} has sizes {x1.shape[places[0]]} and {x2.shape[places[1]]}",
+        )  # fmt: skip
+    dtype = x1.dtype
+    x1, x2 = (
+        as_type(moveaxis(x, place, -1), accumulator(dtype))
+        for x, place in zip((x1, x2), places, strict=True)
+    )
+    broadcast_shapes("vecdot", (x1, x2))
+    products = multiply(conj(x1), x2)
+    return as_type(sum_(products, axis=-1, dtype=products.dtype), dtype)
+
+
+def outer(x1: Value, x2: Value, /) -> Value:
+    """All products of two vectors: y[i, j] = x1[i] x2[j].
+
+    x1, x2   (M,) and (N,)
+    returns  (M, N)
+    raises   ShapeError for other shapes
+    >>> import bedplate as bp
+    >>> bp.outer(bp.tensor([1, 2]), bp.tensor([3, 4])).tolist()
+    [[3, 4], [6, 8]]
+    >>> bp.linalg.outer(bp.tensor([1, 2]), bp.tensor([5])).tolist()
+    [[5], [10]]
+    """
+    x1, x2 = promoted("outer", (x1, x2))
+    if len(x1.shape) != 1 or len(x2.shape) != 1:
+        refuse(ShapeError, "outer", "both must be vectors", {"x1": x1, "x2": x2},
+               "try x1[..., None] * x2 for more axes")  # fmt: skip
+    return multiply(expand_dims(x1, 1), x2)
+
+
+def cross(x1: Value, x2: Value, /, *, axis: int = -1) -> Value:
+    """The cross product of vectors of three elements.
+
+    x1, x2   numbers; shapes broadcast; both have size 3 along the axis
+    axis     of the result's shape
+    returns  their common shape: at right angles to both
+    raises   ShapeError for another size
+    >>> import bedplate as bp
+    >>> bp.cross(bp.tensor([1, 0, 0]), bp.tensor([0, 1, 0])).tolist()
+    [0, 0, 1]
+    >>> bp.linalg.cross(bp.tensor([0, 1, 0]), bp.tensor([1, 0, 0])).tolist()
+    [0, 0, -1]
+    """
+    x1, x2 = promoted("cross", (x1, x2))
+    shape = broadcast_shapes("cross", (x1, x2))
+    place = normalised_axis("cross", axis, len(shape), x1) - len(shape)
+    if any(-place > len(x.shape) or x.shape[place] != 3 for x in (x1, x2)):
+        refuse(ShapeError, "cross", f"both must have size 3 along axis {axis}",
+               {"x1": x1, "x2": x2})  # fmt: skip
+    a, b = ([narrow(x, place, i, 1) for i in range(3)] for x in (x1, x2))
+    parts = [
+        subtract(multiply(a[i], b[j]), multiply(a[j], b[i])) for i, j in ((1, 2), (2, 0), (0, 1))
+    ]
+    return concat(parts, place)
+
+
+def kron(x1: Value, x2: Value, /) -> Value:
+    """The Kronecker product: x2 times each element of x1, put in that element's place.
+
+    x1, x2   numbers of any shapes; the shorter shape gets axes of size 1 in front
+    returns  along each axis the product of both sizes
+    >>> import bedplate as bp
+    >>> bp.kron(bp.tensor([1, 10]), bp.tensor([1, 2, 3])).tolist()
+    [1, 2, 3, 10, 20, 30]
+    """
+    x1, x2 = promoted("kron", (x1, x2))
+    ndim = max(len(x1.shape), len(x2.shape))
+    a, b = ((1,) * (ndim - len(x.shape)) + tuple(x.shape) for x in (x1, x2))
+    left = reshape(x1, tuple(size for pair in zip(a, (1,) * ndim, strict=True) for size in pair))
+    right = reshape(x2, tuple(size for pair in zip((1,) * ndim, b, strict=True) for size in pair))
+    product = multiply(left, right)
+    return reshape(product, tuple(m * n for m, n in zip(a, b, strict=True)))
+
+
+def diagonal(x: Value, /, *, offset: int = 0) -> Value:
+    """The diagonals of matrices, over the last two axes.
+
+    x        (..., M, N)
+    offset   which: 0 the main one, positive above it, negative below
+    returns  (..., n), n elements; a view where x is contiguous
+    raises   ShapeError
+    >>> import bedplate as bp
+    >>> bp.linalg.diagonal(bp.tensor([[1, 2], [3, 4]])).tolist()
+    [1, 4]
+    """
+    require_matrices("diagonal", x)
+    *batch, rows, columns = x.shape
+    first_row, first_column = max(0, -offset), max(0, offset)
+    count = max(0, min(rows - first_row, columns - first_column))
+    flat = reshape(x, (*batch, rows * columns))
+    start = first_row * columns + first_column if count else 0
+    stop = start + (count - 1) * (columns + 1) + 1 if count else 0
+    zeros, ones = (0,) * len(batch), (1,) * len(batch)
+    return slice_(flat, (*zeros, start), (*batch, stop), (*ones, columns + 1))
+
+
+def diagonal_(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
+    """The diagonals over two axes, as NumPy's `diagonal` and PyTorch's.
+
+    x             two axes or more
+    offset        which: 0 the main one, positive above it, negative below
+    axis1, axis2  rows and columns; the diagonal becomes the last axis
+    raises        ShapeError
+    >>> import bedplate as bp
+    >>> bp.diagonal(bp.tensor([[1, 2], [3, 4]]), 1).tolist()
+    [2]
+    """
+    return diagonal(_with_last(x, axis1, axis2, "diagonal"), offset=offset)
+
+
+def trace(x: Value, /, *, offset: int = 0, dtype: Any = None) -> Value:
+    """The sum of the diagonal of matrices, over the last two axes.
+
+    x        (..., M, N)
+    offset   which diagonal: positive above the main one, negative below
+    dtype    of the result; None as for `sum`: bools and integers become 64-bit integers
+    returns  (...)
+    raises   ShapeError
+    >>> import bedplate as bp
+    >>> bp.linalg.trace(bp.tensor([[1, 2], [3, 4]])).item()
+    5
+    """
+    target = summed_dtype(x.dtype) if dtype is None else as_dtype(dtype)
+    return sum_(diagonal(x, offset=offset), axis=-1, dtype=target)
+
+
+def trace_(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Value:
+    """The sum of the diagonal over two axes, as NumPy's `trace` and PyTorch's.
+
+    x             two axes or more; the other arguments as for `diagonal` and `linalg.trace`
+    raises        ShapeError
+    >>> import bedplate as bp
+    >>> bp.trace(bp.tensor([[1, 2], [3, 4]])).item()
+    5
+    """
+    return trace(_with_last(x, axis1, axis2, "trace"), offset=offset, dtype=dtype)
+
+
+def _with_last(x: Value, axis1: int, axis2: int, name: str) -> Value:
+    """x with two axes behind all others."""
+    require_matrices(name, x)
+    first, second = (normalised_axis(name, a, len(x.shape), x) for a in (axis1, axis2))
+    if first == second:
+        refuse(ShapeError, name, f"axes {axis1} and {axis2} are one axis", {"x": x})
+    return moveaxis(x, (first, second), (-2, -1))
