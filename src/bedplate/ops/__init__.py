@@ -1,11 +1,22 @@
 """The ops floor: what each operation is. Start at record.py; operators.py gives the overview."""
 
 from bedplate.ops import attention as attention
+from bedplate.ops import complex_exponential as complex_exponential
 from bedplate.ops import complex_forms as complex_forms
 from bedplate.ops import complex_sums as complex_sums
+from bedplate.ops import complex_trigonometry as complex_trigonometry
 from bedplate.ops import convolution as convolution
+from bedplate.ops import counting as counting
 from bedplate.ops import custom_kernel as custom_kernel
+from bedplate.ops import einsum as einsum
+from bedplate.ops import fft as fft
 from bedplate.ops import floats as floats
+from bedplate.ops import linalg_determinants as linalg_determinants
+from bedplate.ops import linalg_eigen as linalg_eigen
+from bedplate.ops import linalg_factors as linalg_factors
+from bedplate.ops import linalg_norms as linalg_norms
+from bedplate.ops import linalg_powers as linalg_powers
+from bedplate.ops import linalg_products as linalg_products
 from bedplate.ops import losses as losses
 from bedplate.ops import norms as norms
 from bedplate.ops import order_statistics as order_statistics
@@ -13,4 +24,6 @@ from bedplate.ops import pooling_adaptive as pooling_adaptive
 from bedplate.ops import random as random
 from bedplate.ops import rearrange as rearrange
 from bedplate.ops import rope as rope
+from bedplate.ops import searching as searching
+from bedplate.ops import sets as sets
 from bedplate.ops.operators import Operators as Operators

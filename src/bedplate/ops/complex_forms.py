@@ -160,7 +160,7 @@ def quotient(a: Pair, b: Pair) -> Pair:
     """Smith's division of numbers that are scaled away from overflow and underflow first.
 
     With |c| >= |d|: r = d / c, q = c + d r; a / b = ((x + y r) + i(y - x r)) / q; else the same
-    with the parts of both exchanged. At most 4 ulp off.
+    with the parts of both exchanged. At most 3 ulp off.
     source  Smith 1962, Algorithm 116; the scaling of Baudin and Smith 2012, arXiv:1210.4539
     """
     up, down = _divisor_scales(a), _divisor_scales(b)
