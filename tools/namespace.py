@@ -31,6 +31,8 @@ TARGETS = {
     "bp.nn.functional.": ("network", "Functions of neural networks that are ops."),
 }
 TOP = "functions"
+# where functions stand, beside the modules of the ops floor: those that no tensor is given to
+MAKERS = ("bedplate.tensor.frequencies",)
 
 # the package must import although the modules that are written here are out of date
 for _name, _ in TARGETS.values():
@@ -65,20 +67,21 @@ TYPES = {
 # what Tensor defines itself
 OWN = ("__hash__", "__getitem__", "__module__", "__doc__", "__slots__")
 FIRST = ("x", "a", "x1")  # first arguments that make a function a method
-Found = dict[str, list[tuple[str, str]]]  # {module of ops: [(name there, plain name), ...]}
+Found = dict[str, list[tuple[str, str]]]  # {module: [(name there, plain name), ...]}
 
 
 def public_functions(prefix: str) -> Found:
     """The functions whose docstrings show them in use after `prefix`, sorted."""
     found: Found = {}
-    for info in sorted(pkgutil.iter_modules(bedplate.ops.__path__), key=lambda info: info.name):
-        module = importlib.import_module(f"bedplate.ops.{info.name}")
+    ops = [f"bedplate.ops.{info.name}" for info in pkgutil.iter_modules(bedplate.ops.__path__)]
+    for path in (*sorted(ops), *MAKERS):
+        module = importlib.import_module(path)
         for name, member in sorted(vars(module).items()):
             plain = name.rstrip("_")
             own = getattr(member, "__module__", None) == module.__name__
             use = re.compile(rf"(?<![\w.]){re.escape(prefix)}{re.escape(plain)}\(")
             if own and callable(member) and use.search(member.__doc__ or ""):
-                found.setdefault(info.name, []).append((name, plain))
+                found.setdefault(path, []).append((name, plain))
     return found
 
 
@@ -99,10 +102,10 @@ def _imports(found: Found) -> str:
     for module, functions in found.items():
         same = [name for name, plain in functions if name == plain]
         if same:
-            lines.append(_import(f"bedplate.ops.{module}", same))
+            lines.append(_import(module, same))
         for name, plain in functions:
             if name != plain:
-                lines.append(f"from bedplate.ops.{module} import {name} as {plain}\n")
+                lines.append(f"from {module} import {name} as {plain}\n")
     return "".join(lines)
 
 
@@ -125,7 +128,7 @@ def _method_functions(found: Found) -> list[tuple[str, Callable[..., Any]]]:
     """(name, function) of what becomes a method and is not one already."""
     result = []
     for module, functions in found.items():
-        members = vars(importlib.import_module(f"bedplate.ops.{module}"))
+        members = vars(importlib.import_module(module))
         for name, plain in functions:
             first = next(iter(inspect.signature(members[name]).parameters), "")
             if first in FIRST and not plain.endswith("_like") and plain not in vars(Operators):
@@ -144,12 +147,23 @@ def types(prefix: str) -> str:
     found = public_functions(prefix)
     lines = []
     for place, functions in found.items():
-        members = vars(importlib.import_module(f"bedplate.ops.{place}"))
+        members = vars(importlib.import_module(place))
         lines += [f"def {plain}{_signature(members[name])}: ...\n" for name, plain in functions]
     names = [plain for functions in found.values() for _, plain in functions]
     head = f'"""{title}\n\nTypes, written by tools/namespace.py."""\n{TYPES_IMPORTS}'
     methods = f"\n{_method_types(found)}" if module == TOP else ""
-    return f"{head}{''.join(lines)}{methods}\n{_all(names)}"
+    return f"{head}{_results(found)}{''.join(lines)}{methods}\n{_all(names)}"
+
+
+def _results(found: Found) -> str:
+    """Imports of the named tuples that functions give."""
+    lines = []
+    for place, functions in found.items():
+        members = vars(importlib.import_module(place))
+        given = {inspect.signature(members[name]).return_annotation for name, _ in functions}
+        classes = sorted(name for name in given if hasattr(members.get(name), "_fields"))
+        lines += [_import(place, classes)] if classes else []
+    return "".join(lines) + "\n" * bool(lines)
 
 
 def _method_types(found: Found) -> str:

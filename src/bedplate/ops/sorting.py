@@ -236,9 +236,7 @@ class Chosen(NamedTuple):
 
 
 @axis_words
-def topk(
-    x: Value, k: int, axis: int = -1, largest: bool = True, sorted: bool = True
-) -> tuple[Value, Value]:
+def topk(x: Value, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> Chosen:
     """The k largest (or smallest) elements along an axis, and their places.
 
     x        bools or real numbers; NaN counts as the greatest
@@ -279,7 +277,7 @@ def _chosen(x: Value, rows: Value, places: Value, moved: Shape, axis: int) -> Ch
 
 
 @axis_words
-def kthvalue(x: Value, k: int, axis: int = -1, keepdims: bool = False) -> tuple[Value, Value]:
+def kthvalue(x: Value, k: int, axis: int = -1, keepdims: bool = False) -> Chosen:
     """The k-th smallest element along an axis, counted from 1, and its place.
 
     x        bools or real numbers; NaN counts as the greatest

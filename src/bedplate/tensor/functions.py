@@ -62,6 +62,7 @@ from bedplate.ops.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from bedplate.ops.counting import bincount, histc, histogram
 from bedplate.ops.creation import empty_like, full_like, one_hot, ones_like, tril, triu, zeros_like
 from bedplate.ops.cumulative import (
     cummax,
@@ -90,9 +91,26 @@ from bedplate.ops.exponential import (
 from bedplate.ops.exponential import pow_ as pow
 from bedplate.ops.extremes import clip, maximum, minimum
 from bedplate.ops.floats import copysign, hypot, nextafter, signbit
-from bedplate.ops.gather import embedding, take, take_along_axis
+from bedplate.ops.gather import embedding, gather, index_select, take, take_along_axis
+from bedplate.ops.indexed import (
+    index_add,
+    index_copy,
+    index_fill,
+    index_put,
+    index_reduce,
+    masked_fill,
+    masked_scatter,
+    put_along_axis,
+    scatter,
+    scatter_add,
+    scatter_reduce,
+)
+from bedplate.ops.linalg_products import cross, kron, outer, tensordot, vecdot
+from bedplate.ops.linalg_products import diagonal_ as diagonal
+from bedplate.ops.linalg_products import trace_ as trace
 from bedplate.ops.losses import cross_entropy
 from bedplate.ops.matmul import matmul
+from bedplate.ops.normalisation import layer_norm, rms_norm
 from bedplate.ops.norms import layer_norm, rms_norm
 from bedplate.ops.order_statistics import median, quantile
 from bedplate.ops.positions import argmax, argmin
@@ -111,6 +129,7 @@ from bedplate.ops.rounding import ceil, floor, trunc
 from bedplate.ops.rounding import round_ as round
 from bedplate.ops.searching import argwhere, count_nonzero, masked_select, nonzero
 from bedplate.ops.searchsorted import bucketize, isin, searchsorted
+from bedplate.ops.sets import unique, unique_all, unique_counts, unique_inverse, unique_values
 from bedplate.ops.softmax import log_softmax, logsumexp, softmax
 from bedplate.ops.sorting import argsort, kthvalue, sort, topk
 from bedplate.ops.statistics import mean, std, var
@@ -160,6 +179,7 @@ class Methods(Operators):
     asinh = asinh
     atan = atan
     atanh = atanh
+    bincount = bincount
     bitwise_and = bitwise_and
     bitwise_invert = bitwise_invert
     bitwise_left_shift = bitwise_left_shift
@@ -177,20 +197,33 @@ class Methods(Operators):
     copysign = copysign
     cosh = cosh
     count_nonzero = count_nonzero
+    cross = cross
     cummax = cummax
     cummin = cummin
     cumprod = cumprod
     cumsum = cumsum
     cumulative_prod = cumulative_prod
     cumulative_sum = cumulative_sum
+    diagonal = diagonal
     diff = diff
     equal = equal
     fmod = fmod
+    gather = gather
     greater = greater
     greater_equal = greater_equal
+    histc = histc
+    histogram = histogram
     hypot = hypot
+    index_add = index_add
+    index_copy = index_copy
+    index_fill = index_fill
+    index_put = index_put
+    index_reduce = index_reduce
+    index_select = index_select
     isin = isin
+    kron = kron
     kthvalue = kthvalue
+    layer_norm = layer_norm
     layer_norm = layer_norm
     less = less
     less_equal = less_equal
@@ -198,6 +231,8 @@ class Methods(Operators):
     logaddexp = logaddexp
     logcumsumexp = logcumsumexp
     logical_xor = logical_xor
+    masked_fill = masked_fill
+    masked_scatter = masked_scatter
     masked_select = masked_select
     matrix_transpose = matrix_transpose
     median = median
@@ -205,21 +240,35 @@ class Methods(Operators):
     nextafter = nextafter
     nonzero = nonzero
     not_equal = not_equal
+    outer = outer
     pad = pad
     permute_dims = permute_dims
     positive = positive
+    put_along_axis = put_along_axis
     quantile = quantile
     repeat = repeat
+    rms_norm = rms_norm
     rms_norm = rms_norm
     roll = roll
     rope = rope
     safe_inv = safe_inv
+    scatter = scatter
+    scatter_add = scatter_add
+    scatter_reduce = scatter_reduce
     searchsorted = searchsorted
     signbit = signbit
     sinh = sinh
     sort = sort
+    tensordot = tensordot
     tile = tile
     topk = topk
+    trace = trace
+    unique = unique
+    unique_all = unique_all
+    unique_counts = unique_counts
+    unique_inverse = unique_inverse
+    unique_values = unique_values
+    vecdot = vecdot
     view_as_complex = view_as_complex
     view_as_real = view_as_real
 
@@ -244,6 +293,7 @@ __all__ = [
     "atan2",
     "atanh",
     "attention",
+    "bincount",
     "bitwise_and",
     "bitwise_invert",
     "bitwise_left_shift",
@@ -269,6 +319,7 @@ __all__ = [
     "cos",
     "cosh",
     "count_nonzero",
+    "cross",
     "cross_entropy",
     "cummax",
     "cummin",
@@ -276,6 +327,7 @@ __all__ = [
     "cumsum",
     "cumulative_prod",
     "cumulative_sum",
+    "diagonal",
     "diff",
     "divide",
     "einsum",
@@ -293,17 +345,28 @@ __all__ = [
     "floor_divide",
     "fmod",
     "full_like",
+    "gather",
     "gelu",
     "greater",
     "greater_equal",
+    "histc",
+    "histogram",
     "hypot",
     "imag",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_put",
+    "index_reduce",
+    "index_select",
     "isfinite",
     "isin",
     "isinf",
     "isnan",
     "kernel_output",
+    "kron",
     "kthvalue",
+    "layer_norm",
     "layer_norm",
     "less",
     "less_equal",
@@ -320,6 +383,8 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logsumexp",
+    "masked_fill",
+    "masked_scatter",
     "masked_select",
     "matmul",
     "matrix_transpose",
@@ -341,12 +406,14 @@ __all__ = [
     "not_equal",
     "one_hot",
     "ones_like",
+    "outer",
     "pad",
     "permute",
     "permute_dims",
     "positive",
     "pow",
     "prod",
+    "put_along_axis",
     "quantile",
     "real",
     "reciprocal",
@@ -355,12 +422,16 @@ __all__ = [
     "repeat",
     "reshape",
     "rms_norm",
+    "rms_norm",
     "roll",
     "rope",
     "round",
     "rsqrt",
     "run_kernel",
     "safe_inv",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
     "searchsorted",
     "sigmoid",
     "sign",
@@ -385,14 +456,22 @@ __all__ = [
     "take_along_axis",
     "tan",
     "tanh",
+    "tensordot",
     "tile",
     "topk",
+    "trace",
     "transpose",
     "tril",
     "triu",
     "trunc",
+    "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
     "unstack",
     "var",
+    "vecdot",
     "view_as_complex",
     "view_as_real",
     "where",
