@@ -39,6 +39,10 @@ class GradientError(UserError, RuntimeError):
     """A gradient that cannot be had: a freed graph, an op without one, a wrong root."""
 
 
+class NonFiniteError(UserError, FloatingPointError):
+    """An operation made a NaN or an infinity, and `detect_nan` was asked to say which."""
+
+
 class CheckpointError(UserError, ValueError):
     """A file of weights or settings that is damaged, incomplete or contradicts itself."""
 

@@ -237,9 +237,15 @@ def _spread(entry: Any, grad: Any, grads: dict[Any, Any], wrap: Wrap, create: bo
         index = entry.attributes["index"]
         parts[index] = grad if parts[index] is None else parts[index] + grad
         return
-    for source, gradient in zip(
-        entry.sources, _input_gradients(entry, grad, wrap, create), strict=True
-    ):
+    watcher = LOCAL.state.watcher
+    if watcher is None:
+        found = _input_gradients(entry, grad, wrap, create)
+    else:
+        watcher.differentiating = entry
+        found = _input_gradients(entry, grad, wrap, create)
+        watcher.differentiated(entry, grad, found)
+        watcher.differentiating = None
+    for source, gradient in zip(entry.sources, found, strict=True):
         if source is not None and gradient is not None:
             known = grads.get(source)
             grads[source] = gradient if known is None else known + gradient

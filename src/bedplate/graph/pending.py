@@ -22,7 +22,23 @@ PACKAGE = str(Path((lambda: None).__code__.co_filename).parents[1]) + os.sep
 
 
 class Watcher(Protocol):
-    """Whoever watches a thread's tensors, as the capture of a step does."""
+    """Whoever watches a thread's tensors, as the capture of a step does.
+
+    applies          operations are applied by `apply`, not by the tensor itself
+    differentiating  the entry of the tape whose gradient is being made, or None
+    """
+
+    applies: bool
+    differentiating: Any
+
+    def apply(self, tensor: Any, op: Any, inputs: Any, attributes: Any) -> Any:
+        """Apply `op` in place of `tensor`."""
+
+    def call(self, module: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Call a module."""
+
+    def differentiated(self, entry: Any, grad: Any, found: tuple[Any, ...]) -> None:
+        """The gradient of an entry was made: `found` from `grad`, nodes or tensors."""
 
     def read(self, tensor: Any) -> None:
         """An operation takes `tensor`, whose value is known already, as an input."""

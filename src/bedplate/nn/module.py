@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from bedplate.errors import CheckpointError
+from bedplate.graph.pending import LOCAL
 from bedplate.nn.parameter import Parameter
 from bedplate.tensor import Tensor, no_grad
 
@@ -38,6 +39,9 @@ class Module:
         raise TypeError(f"{type(self).__name__} has no forward: write one")
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
+        watcher = LOCAL.state.watcher
+        if watcher is not None:
+            return watcher.call(self, inputs, options)
         return self.forward(*inputs, **options)
 
     def register_buffer(self, name: str, value: Tensor) -> None:

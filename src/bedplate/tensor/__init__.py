@@ -38,6 +38,7 @@ from bedplate.tensor.data_types import (
     isdtype,
     result_type,
 )
+from bedplate.tensor.detect import detect_nan
 from bedplate.tensor.files import load, save
 from bedplate.tensor.functions import *
 from bedplate.tensor.jit import jit
@@ -68,6 +69,7 @@ __all__ = [
     "broadcast_shapes",
     "can_cast",
     "check_operation",
+    "detect_nan",
     "e",
     "empty",
     "enable_grad",

@@ -16,7 +16,7 @@ from typing import Any
 from bedplate.autograd.operation import state_of
 from bedplate.autograd.tape import Leaf, has_history
 from bedplate.compiler.signature import is_input
-from bedplate.errors import CaptureError
+from bedplate.errors import CaptureError, InternalError
 from bedplate.graph.node import Node, topological_order
 from bedplate.graph.pending import LOCAL
 from bedplate.ops.leaves import placeholder
@@ -79,6 +79,9 @@ class GradientOf:
 class Watch:
     """The watcher of one capture; see graph/pending.py."""
 
+    applies = False
+    differentiating: Any = None
+
     def __init__(self) -> None:
         self.readers: dict[Node, Tensor] = {}
         self.twins: list[tuple[Node, weakref.ref[Tensor]]] = []
@@ -86,6 +89,15 @@ class Watch:
         self.gradients: dict[int, tuple[Tensor, Tensor | None]] = {}
         self.asked: dict[int, tuple[Tensor, Tensor | None]] = {}
         self.operations: dict[int, tuple[Any, Any]] = {}
+
+    def apply(self, tensor: Tensor, op: Any, inputs: Any, attributes: Any) -> Tensor:
+        raise InternalError("a capture applies nothing itself")
+
+    def call(self, module: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        return module.forward(*inputs, **options)
+
+    def differentiated(self, entry: Any, grad: Any, found: tuple[Any, ...]) -> None:
+        """A capture looks at values made by tensors only."""
 
     def applied(self, operation: Any) -> None:
         self.operations.setdefault(id(operation), (operation, state_of(operation)))

@@ -124,6 +124,8 @@ class Tensor(Assignment, Interchange, Standard, Methods):
                 raise_mixed_devices(op, nodes)
         state = LOCAL.state
         if state.watcher is not None:
+            if state.watcher.applies:
+                return state.watcher.apply(self, op, inputs, attributes)
             _show_reads(state.watcher, inputs)
         node = Node(op, nodes, attributes, shape, dtype, device, None, user_site())
         pending = state.nodes

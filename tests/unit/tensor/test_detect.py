@@ -1,0 +1,192 @@
+"""detect_nan names the producer of the first NaN or infinity, forward and backward (B83)."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bedplate as bp
+from bedplate import nn
+from bedplate.devices.device import BACKENDS
+from bedplate.graph.pending import LOCAL
+
+NonFiniteError = bp.errors.NonFiniteError
+DEVICES = sorted(BACKENDS)
+# what a block does to its input, beside its linear layer
+FAULTS: dict[str, Any] = {
+    "divides by zero": lambda x: x / (x * 0),  # infinity
+    "takes a negative root": lambda x: bp.sqrt(-1 - x * x),  # NaN
+    "has a steep root": lambda x: x + bp.sqrt(x * 0),  # infinity in the gradient only
+    "multiplies nothing by it": lambda x: x + bp.sqrt(x * 0) * 0,  # NaN in the gradient only
+}
+
+
+class Block(nn.Module):
+    def __init__(self, fault: str) -> None:
+        self.norm = nn.LayerNorm(4)
+        self.fault = fault
+
+    def forward(self, x: bp.Tensor) -> Any:
+        x = self.norm(x)
+        return FAULTS[self.fault](x) if self.fault else x
+
+
+class Network(nn.Module):
+    """Four blocks, the third of which has a fault; what follows passes it on."""
+
+    def __init__(self, fault: str) -> None:
+        self.blocks = nn.Sequential(Block(""), Block(""), Block(fault), Block(""))
+
+    def forward(self, x: bp.Tensor) -> Any:
+        return self.blocks(x)
+
+
+def data(device: str = "cpu") -> bp.Tensor:
+    return bp.Tensor(np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32), device)
+
+
+def network(fault: str, device: str = "cpu") -> Network:
+    return Network(fault).to(bp.Device(device))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("fault", "op", "what"),
+    [("divides by zero", "divide", "an infinity"), ("takes a negative root", "sqrt", "a NaN")],
+)
+def test_forward(fault: str, op: str, what: str, device: str) -> None:
+    text = (
+        rf"{op}: made {what} in the forward pass\n  module  Network.blocks.2\n"
+        rf"  line    .*test_detect.py:\d+\n  a       \(2, 4\) float32, at \(0, 0\) is .*"
+        rf"result  \(2, 4\) float32, at \(0, 0\) is -?(inf|nan), 8 of 8 elements"
+    )
+    with pytest.raises(NonFiniteError, match=re.compile(text, re.DOTALL)), bp.detect_nan():
+        network(fault, device)(data(device))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize(
+    ("fault", "what"),
+    [("has a steep root", "an infinity"), ("multiplies nothing by it", "a NaN")],
+)
+def test_backward(fault: str, what: str, create_graph: bool, device: str) -> None:
+    text = (
+        rf"sqrt: its gradient made {what} in the backward pass.*"
+        r"\n  module  Network.blocks.2\n  line    .*test_detect.py:\d+\n.*at \(0, 0\) is"
+    )
+    with pytest.raises(NonFiniteError, match=re.compile(text, re.DOTALL)), bp.detect_nan():
+        loss = (network(fault, device)(data(device)) * data(device)).sum()
+        loss.backward(create_graph=create_graph)
+
+
+def test_a_sound_step_passes_and_nothing_is_left_behind() -> None:
+    plain, watched = network(""), network("")
+    watched.load_state_dict(plain.state_dict())
+    plain(data()).sum().backward()
+    with bp.detect_nan():
+        watched(data()).sum().backward()
+    assert LOCAL.state.watcher is None
+    for a, b in zip(plain.parameters(), watched.parameters(), strict=True):
+        assert a.grad is not None
+        assert b.grad is not None
+        np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-5, atol=1e-6)
+    with pytest.raises(NonFiniteError, match="divide"), bp.detect_nan():
+        network("divides by zero")(data())
+    assert LOCAL.state.watcher is None
+
+
+def test_masks_of_infinities_are_no_fault() -> None:
+    scores, mask = data(), bp.tensor([[True, False, True, True]])
+    with bp.detect_nan():
+        weights = bp.softmax(bp.where(mask, scores, -float("inf")), -1)
+        bias = bp.where(mask, 0.0, bp.full((1, 4), -float("inf")))
+        again = bp.softmax(scores + bias, -1)
+        padded = bp.pad(scores, [(0, 0), (1, 1)], value=-float("inf"))
+    np.testing.assert_array_equal(weights.numpy(), again.numpy())
+    assert padded.shape == (2, 6)
+    huge = bp.tensor([[0.0, 2e38, 2e38, 0.0]])
+    text = r"(?s)add: made an infinity.*at \(0, 2\) is"
+    with bp.detect_nan(), pytest.raises(NonFiniteError, match=text):
+        bp.add(bp.where(mask, huge, -float("inf")), huge)  # beside the mask
+
+
+def test_infinities_may_be_let_through() -> None:
+    x = bp.tensor([1.0, 0.0])
+    with bp.detect_nan(infinity=False):
+        y = 1 / x
+        with pytest.raises(NonFiniteError, match="subtract: made a NaN"):
+            bp.subtract(y, y)
+    with bp.detect_nan(allow=["divide"]):
+        y = 1 / x
+        z = y * 2 + 1
+    assert z.tolist() == [3.0, float("inf")]
+    with bp.detect_nan():
+        with bp.detect_nan(False):
+            y = bp.log(x - 1)
+        with pytest.raises(NonFiniteError, match="exp: made an infinity"):
+            bp.exp(x + 99)
+
+
+def test_what_comes_in_from_outside_is_said_so() -> None:
+    x = bp.tensor([1.0, float("nan")])
+    with bp.detect_nan(), pytest.raises(NonFiniteError, match=r"add: a NaN came in from outside"):
+        bp.add(x, 1)
+    y = bp.tensor([1.0, 2.0], requires_grad=True)
+    z = y * 2
+    with bp.detect_nan(), pytest.raises(NonFiniteError, match="came in from outside, in the back"):
+        z.backward(x)
+
+
+def test_operations_of_a_user_and_several_outputs() -> None:
+    class Root(bp.Operation):
+        def forward(self, x: Any) -> Any:
+            self.x = x
+            return bp.abs(x) * 1, x * 2
+
+        def grad_fn(self, first: Any, second: Any) -> Any:
+            return first / (self.x * 0) + second
+
+    x = bp.tensor([1.0, 2.0], requires_grad=True)
+    with bp.detect_nan():
+        a, b = Root.apply(x)
+        with pytest.raises(NonFiniteError, match=r"Root: its gradient made an infinity.*by divide"):
+            (a + b).sum().backward()
+
+
+def test_a_step_under_jit_runs_uncaptured_and_cannot_look_into_itself() -> None:
+    step = bp.jit(lambda x: bp.log(x).sum())
+    good = bp.tensor([1.0, 2.0])
+    assert [step(good).item() for _ in range(3)] == [bp.log(good).sum().item()] * 3
+    with bp.detect_nan(), pytest.raises(NonFiniteError, match="log: made an infinity"):
+        step(bp.tensor([1.0, 0.0]))
+
+    def inside(x: bp.Tensor) -> Any:
+        with bp.detect_nan():
+            return x + 1
+
+    with pytest.raises(bp.errors.CaptureError, match="detect_nan: it cannot look into a captured"):
+        bp.jit(inside)(good)
+
+
+def test_other_threads_are_left_alone() -> None:
+    found: list[Any] = []
+    with bp.detect_nan():
+        thread = threading.Thread(target=lambda: found.append((bp.ones(1) / 0).item()))
+        thread.start()
+        thread.join()
+    assert found == [float("inf")]
+
+
+@pytest.mark.parametrize("dtype", [bp.float16, bp.bfloat16, bp.float64])
+def test_every_float_dtype(dtype: Any) -> None:
+    x = bp.tensor([1.0, 0.0]).astype(dtype)
+    with (
+        bp.detect_nan(),
+        pytest.raises(NonFiniteError, match=rf"(?s)a NaN.*{dtype.name}, at \(1,\)"),
+    ):
+        x / x
