@@ -309,7 +309,8 @@ def _checked(entry: Entry, gradients: Any) -> tuple[Any, ...]:
         if gradient.shape != node.shape:
             raise GradientError(_wrong_shape(entry, index, gradient, node))
         if gradient.dtype is not node.dtype:
-            converted = gradient.astype(node.dtype)
+            real = node.dtype.kind != "c" and gradient.dtype.kind == "c"
+            converted = (gradient.real if real else gradient).astype(node.dtype)
             gradients = (*gradients[:index], converted, *gradients[index + 1 :])
     return gradients
 

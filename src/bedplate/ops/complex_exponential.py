@@ -14,9 +14,18 @@ import numpy as np
 from bedplate.ops import comparison, exponential
 from bedplate.ops.arithmetic import add, divide, multiply, subtract
 from bedplate.ops.build import number
-from bedplate.ops.comparison import equal, logical_and, logical_not
+from bedplate.ops.comparison import equal, logical_and, logical_not, logical_or
 from bedplate.ops.complex_form import Pair, complex_form
-from bedplate.ops.complex_forms import INFINITY, chosen, isinf, largest, nonzero, reciprocal, scaled
+from bedplate.ops.complex_forms import (
+    INFINITY,
+    chosen,
+    isinf,
+    largest,
+    nonzero,
+    product,
+    reciprocal,
+    scaled,
+)
 from bedplate.ops.convert import where
 from bedplate.ops.exponential import exp, exp2, expm1, log, log1p, pow_
 from bedplate.ops.extremes import minimum
@@ -163,8 +172,8 @@ def log1p_(z: Pair) -> Pair:
 def sqrt_(z: Pair) -> Pair:
     """The root with a real part that is not negative, its sign of y on the cut; at most 2 ulp off.
 
-    With t = sqrt((|x| + |z|) / 2) it is t + i y / 2t for x >= 0, and |y| / 2t +- i t below; huge and
-    tiny numbers are scaled by a power of four.
+    With t = sqrt((|x| + |z|) / 2) it is t + i y / 2t for x >= 0, and |y| / 2t +- i t below; huge
+    and tiny numbers are scaled by a power of four.
     source  Kahan 1987, "Branch cuts for complex elementary functions"
     """
     limits = np.finfo(z.re.dtype.numpy)
@@ -194,8 +203,8 @@ def rsqrt(z: Pair) -> Pair:
 def power(a: Pair, b: Pair) -> Pair:
     """|a|^x e^(-y arg a), turned by x arg a + y log |a|, for b = x + iy.
 
-    a^0 is 1; 0^b is 0 for x > 0 and NaN otherwise, as in NumPy; the error is that of the angle,
-    an ulp for each unit of it, and |b| ulp beside.
+    a^0 is 1, a^1 is a, a^2 is a a, a^-1 is 1 / a; 0^b is 0 for x > 0 and NaN otherwise, as in NumPy; the error is
+    an ulp for each unit of the angle, and |b| ulp beside.
     """
     size, angle = hypot(a.re, a.im), atan2(a.im, a.re)
     zero = number(size, 0.0)
@@ -204,10 +213,16 @@ def power(a: Pair, b: Pair) -> Pair:
     phase = add(multiply(b.re, angle), turned)
     shrunk = where(is_real, number(size, 1.0), exp(multiply(multiply(b.im, angle), -1.0)))
     length = multiply(pow_(size, b.re), shrunk)
-    plain = Pair(
-        multiply(length, cos(phase)), where(equal(phase, 0.0), phase, multiply(length, sin(phase)))
-    )
+    lost = logical_not(comparison.isfinite(phase))
+    vanishes = logical_and(lost, equal(length, 0.0))
+    grows = logical_and(lost, equal(length, INFINITY))
+    re, im = multiply(length, cos(phase)), multiply(length, sin(phase))
+    re = where(logical_or(vanishes, grows), length, re)
+    plain = Pair(re, where(equal(phase, 0.0), phase, where(vanishes, zero, im)))
     unknown = number(size, math.nan)
     of_zero = chosen(b.re > 0, Pair(zero, zero), Pair(unknown, unknown))
     result = chosen(nonzero(a), plain, of_zero)
-    return chosen(nonzero(b), result, Pair(number(size, 1.0), zero))
+    one = Pair(number(size, 1.0), zero)
+    for exponent, simple in ((-1.0, reciprocal(a)), (0.0, one), (1.0, a), (2.0, product(a, a))):
+        result = chosen(logical_and(is_real, equal(b.re, exponent)), simple, result)
+    return result

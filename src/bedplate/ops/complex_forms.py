@@ -20,7 +20,7 @@ from bedplate.ops.arithmetic import add, divide, multiply, negative, subtract
 from bedplate.ops.build import as_type, number
 from bedplate.ops.comparison import equal, logical_and, logical_or, not_equal
 from bedplate.ops.complex_form import Pair, complex_form
-from bedplate.ops.convert import astype, where
+from bedplate.ops.convert import where
 from bedplate.ops.extremes import maximum
 from bedplate.ops.floats import hypot
 
@@ -194,8 +194,18 @@ def _divisor_scales(z: Pair) -> Any:
 
 @complex_form(arithmetic.reciprocal)
 def reciprocal(z: Pair) -> Pair:
-    """1 / z"""
-    return quotient(Pair(number(z.re, 1.0), number(z.re, 0.0)), z)
+    """1 / z as in `quotient`, with the zeros of the conjugate; inf + i NaN for 0."""
+    scale = _divisor_scales(z)
+    c, d = scaled(z, scale)[:2]
+    straight = abs(c) >= abs(d)
+    long, short = where(straight, c, d), where(straight, d, c)
+    ratio = divide(short, long)
+    whole = add(long, multiply(short, ratio))
+    first, second = divide(scale, whole), multiply(divide(ratio, whole), scale)
+    re, im = where(straight, first, second), negative(where(straight, second, first))
+    nothing = logical_and(equal(c, 0.0), equal(d, 0.0))
+    infinite, unknown = number(re, INFINITY), number(re, math.nan)
+    return chosen(nothing, Pair(infinite, unknown), Pair(re, im))
 
 
 @complex_form(arithmetic.abs_)
@@ -208,17 +218,12 @@ def absolute(z: Pair) -> Any:
 def sign(z: Pair) -> Pair:
     """z / |z|; 0 for 0; the axis on which one part alone is infinite; at most 3 ulp off."""
     size = largest(z)
-    infinite = isinf(z)
-    both = equal(abs(z.re), abs(z.im))
-    one = where(infinite, astype(comparison.isinf(z.re), size.dtype), number(size, 0.0))
-    on_axis = Pair(
-        multiply(arithmetic.sign(z.re), one), multiply(arithmetic.sign(z.im), subtract(1.0, one))
-    )
-    unit = where(equal(size, 0.0), number(size, 1.0), size)
-    u, v = divide(z.re, unit), divide(z.im, unit)
+    zero, unknown = number(size, 0.0), number(size, math.nan)
+    u, v = divide(z.re, size), divide(z.im, size)
     length = hypot(u, v)
-    length = where(equal(size, 0.0), number(size, 1.0), length)
-    plain = Pair(divide(u, length), divide(v, length))
-    nan = logical_or(isnan(z), logical_and(infinite, both))
-    unknown = number(size, math.nan)
-    return chosen(nan, Pair(unknown, unknown), chosen(infinite, on_axis, plain))
+    result = Pair(divide(u, length), divide(v, length))
+    axis = [where(comparison.isinf(part), arithmetic.sign(part), zero) for part in z[:2]]
+    result = chosen(isinf(z), Pair(*axis), result)
+    both = logical_and(comparison.isinf(z.re), comparison.isinf(z.im))
+    result = chosen(logical_or(isnan(z), both), Pair(unknown, unknown), result)
+    return chosen(equal(size, 0.0), Pair(zero, zero), result)

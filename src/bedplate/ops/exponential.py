@@ -10,7 +10,7 @@ import numpy as np
 from bedplate import kernel as language
 from bedplate.dtypes import COMPLEX, FLOATS
 from bedplate.kernel import maths
-from bedplate.ops.arithmetic import divide, multiply, subtract
+from bedplate.ops.arithmetic import divide, multiply, reciprocal, subtract
 from bedplate.ops.build import Value, is_number, number, sum_to
 from bedplate.ops.comparison import equal, logical_and
 from bedplate.ops.complex_parts import conj, real
@@ -18,6 +18,7 @@ from bedplate.ops.convert import where
 from bedplate.ops.elementwise import INEXACT, NUMBERS, binary, in_float32, unary
 from bedplate.ops.samples import floats, integers, mixed, one, rough, two
 
+MAX_SQUARED = 100  # the largest power of complex numbers that is a product of them
 LN2 = 0.6931471805599453
 LN10 = 2.302585092994046
 
@@ -295,7 +296,7 @@ def _integer_power(a: Any, b: Any) -> Any:
 
 
 def _power_reference(a: Any, b: Any) -> Any:
-    if a.dtype.kind != "f":
+    if a.dtype.kind not in "fc":
         return _integer_power(a, b)
     shape = np.broadcast_shapes(a.shape, b.shape)
     # with an axis: NumPy makes a 0-d exponent of 0.5 a square root, which differs at -0.0
@@ -339,11 +340,25 @@ def _pow(a: Value, b: Value) -> Value:
     """Raise to a power, both of one dtype."""
 
 
+def _squared_up(a: Value, power: int) -> Value:
+    """a**power of complex numbers by squaring, so that a whole number gives whole parts."""
+    if power < 0:
+        return reciprocal(_squared_up(a, -power))
+    result = None
+    while power:
+        if power % 2:
+            result = a if result is None else multiply(result, a)
+        power //= 2
+        a = multiply(a, a) if power else a
+    return result
+
+
 def pow_(a: Value, b: Value) -> Value:
     """Raise to a power: y = a**b; 0**0 is 1.
 
     a, b     shapes broadcast; numbers; integers wrap around, and a negative power of an
-             integer is 0 (or 1 or -1 for those)
+             integer is 0 (or 1 or -1 for those). A complex a with a Python integer b is multiplied
+             by itself (up to 100 times); else it is exp(b log a)
     returns  their common shape and dtype; the gradient of 0**0 is 0 for both, and that of
              0**b for b is 0
     >>> import bedplate as bp
@@ -355,4 +370,11 @@ def pow_(a: Value, b: Value) -> Value:
             return multiply(a, a)
         if b == 1:
             return multiply(a, 1.0)
+    if (
+        type(b) is int
+        and hasattr(a, "_apply")
+        and a.dtype.kind == "c"
+        and 0 < abs(b) <= MAX_SQUARED
+    ):
+        return _squared_up(a, b)
     return _pow(a, b)

@@ -428,6 +428,13 @@ class Tensor(Assignment, Interchange, Standard, Methods):
                     f"  root  {self.shape} {self.dtype}   made at {self._node.line()}\n"
                     "  reduce it to one element, or pass backward(grad=...) of its shape"
                 )
+            if self.dtype.kind == "c":
+                raise GradientError(
+                    "backward: a complex root needs its gradient\n"
+                    f"  root  {self.shape} {self.dtype}   made at {self._node.line()}\n"
+                    "  a loss is real: take bp.real(root) or bp.abs(root), or pass "
+                    "backward(grad=dL/dre + 1j * dL/dim)"
+                )
             return wrap(number(self, 1)._node).broadcast_to(self.shape).detach()
         if not isinstance(grad, Tensor):
             grad = Tensor(grad, self.device, self.dtype)
