@@ -344,7 +344,7 @@ def irfftn(
     places, sizes = _several("irfftn", x, s, axes)
     if not places:
         refuse(ShapeError, "irfftn", "no axes to transform", {"x": x})
-    last = None if s is None or s[-1] == -1 else sizes[-1]
+    last = None if s is None else sizes[-1]
     if places[1:]:
         x = _transformed("irfftn", x, places[:-1], sizes[:-1], True, norm)
     return _to_real("irfftn", x, last, places[-1], norm)

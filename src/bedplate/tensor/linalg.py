@@ -2,4 +2,41 @@
 
 Written by tools/namespace.py."""
 
-__all__: list[str] = []
+from bedplate.ops.linalg_determinants import det, slogdet
+from bedplate.ops.linalg_eigen import eig, eigh, eigvals, eigvalsh
+from bedplate.ops.linalg_factors import cholesky, qr
+from bedplate.ops.linalg_norms import matrix_norm, norm, vector_norm
+from bedplate.ops.linalg_powers import matrix_exp, matrix_power
+from bedplate.ops.linalg_products import cross, diagonal, outer, tensordot, trace, vecdot
+from bedplate.ops.linalg_solving import inv, lstsq, pinv, solve, solve_triangular
+from bedplate.ops.linalg_svd import matrix_rank, svd, svdvals
+
+__all__ = [
+    "cholesky",
+    "cross",
+    "det",
+    "diagonal",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "inv",
+    "lstsq",
+    "matrix_exp",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "norm",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]
