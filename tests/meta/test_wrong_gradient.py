@@ -70,7 +70,7 @@ def test_a_wrong_second_gradient_fails() -> None:
         bp.gradgradcheck(Wrong.apply, X)
 
 
-def wrong(power: int, factor: float) -> type[bp.Operation]:
+def wrong(power: int, factor: Any) -> type[bp.Operation]:
     """x^power with a gradient that is wrong by a factor, and right of its own."""
 
     class Power(bp.Operation):
@@ -129,7 +129,7 @@ class Inner(bp.Operation):
         return grad * 6 * Outer.factor * self.x
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("scale", [1e-2, 1.0, 1e6])
 def test_a_second_gradient_wrong_by_a_thousandth_fails(
     scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,7 +151,7 @@ def _check_inputs(subject: _Subject) -> str | None:
     """The inputs are what they were."""
     nodes = [x._node for x in subject.given]
     before = [x.numpy().tobytes() for x in subject.given]
-    _pulled(subject.function, subject.given)
+    _values(subject.function, subject.given)
     for index, x in enumerate(subject.given):
         if x._node is not nodes[index] or x.numpy().tobytes() != before[index]:
             raise GradientError(f"input {index} was changed")

@@ -56,7 +56,7 @@ def test_complex_numbers() -> None:
     _, slope = bp.jvp(lambda z: z * z, [z], [v])
     np.testing.assert_allclose(slope.numpy(), 2 * z.numpy() * v.numpy(), rtol=1e-6)
     _, slope = bp.jvp(bp.abs, [z], [v])
-    wanted = (np.conj(z.numpy()) * v.numpy()).real / np.abs(z.numpy())
+    wanted = np.real(np.conj(z.numpy()) * v.numpy()) / np.abs(z.numpy())
     np.testing.assert_allclose(slope.numpy(), wanted, rtol=1e-6)
 
 
