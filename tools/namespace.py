@@ -59,6 +59,8 @@ TYPES = {
     "Axes | None": "int | Sequence[int] | None",
     "Axis": "int | Sequence[int] | None",
     "Number": "bool | int | float",
+    "Order": "float",
+    "Order | str": "float | str",
     "-> Value": "Tensor",
     "-> Any": "Tensor",
     "-> tuple[Value, ...]": "tuple[Tensor, ...]",

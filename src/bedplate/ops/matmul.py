@@ -209,6 +209,8 @@ def matmul(a: Value, b: Value, accumulate: Any = None) -> Value:
     >>> import bedplate as bp
     >>> bp.matmul(bp.tensor([[1, 2], [3, 4]]), bp.tensor([1, 1])).tolist()
     [3, 7]
+    >>> bp.linalg.matmul(bp.tensor([1, 2]), bp.tensor([3, 4])).item()
+    11
     """
     a, b = promoted("matmul", (a, b))
     _refuse_inner(a, b)

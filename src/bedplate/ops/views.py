@@ -207,6 +207,8 @@ def matrix_transpose(x: Value) -> Value:
     >>> import bedplate as bp
     >>> bp.matrix_transpose(bp.zeros((5, 2, 3))).shape
     (5, 3, 2)
+    >>> bp.linalg.matrix_transpose(bp.tensor([[1, 2]])).tolist()
+    [[1], [2]]
     """
     return swapaxes(x, -2, -1)
 

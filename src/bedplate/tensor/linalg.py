@@ -10,6 +10,8 @@ from bedplate.ops.linalg_powers import matrix_exp, matrix_power
 from bedplate.ops.linalg_products import cross, diagonal, outer, tensordot, trace, vecdot
 from bedplate.ops.linalg_solving import inv, lstsq, pinv, solve, solve_triangular
 from bedplate.ops.linalg_svd import matrix_rank, svd, svdvals
+from bedplate.ops.matmul import matmul
+from bedplate.ops.views import matrix_transpose
 
 __all__ = [
     "cholesky",
@@ -22,10 +24,12 @@ __all__ = [
     "eigvalsh",
     "inv",
     "lstsq",
+    "matmul",
     "matrix_exp",
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
+    "matrix_transpose",
     "norm",
     "outer",
     "pinv",
