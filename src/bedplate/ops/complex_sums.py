@@ -16,8 +16,9 @@ from bedplate.ops.arithmetic import add, subtract
 from bedplate.ops.build import number
 from bedplate.ops.complex_form import Pair, complex_form
 from bedplate.ops.complex_forms import add_, product
-from bedplate.ops.cumulative import CUMPROD, LINEAR_RECURRENCE
+from bedplate.ops.cumulative import CUMPROD
 from bedplate.ops.record import Op, apply
+from bedplate.ops.recurrence import LINEAR_RECURRENCE
 from bedplate.ops.reduce import PROD
 from bedplate.ops.regions import concat, narrow
 from bedplate.ops.views import broadcast_to, moveaxis, reshape

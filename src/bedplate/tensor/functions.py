@@ -64,16 +64,8 @@ from bedplate.ops.convolution import (
 )
 from bedplate.ops.counting import bincount, histc, histogram
 from bedplate.ops.creation import empty_like, full_like, one_hot, ones_like, tril, triu, zeros_like
-from bedplate.ops.cumulative import (
-    cummax,
-    cummin,
-    cumprod,
-    cumsum,
-    cumulative_prod,
-    cumulative_sum,
-    linear_recurrence,
-    logcumsumexp,
-)
+from bedplate.ops.cumulative import cumprod, cumsum, cumulative_prod, cumulative_sum, logcumsumexp
+from bedplate.ops.cumulative_extremes import cummax, cummin
 from bedplate.ops.custom_kernel import kernel_output, run_kernel
 from bedplate.ops.einsum import einsum
 from bedplate.ops.exponential import (
@@ -110,12 +102,12 @@ from bedplate.ops.linalg_products import diagonal_ as diagonal
 from bedplate.ops.linalg_products import trace_ as trace
 from bedplate.ops.losses import cross_entropy
 from bedplate.ops.matmul import matmul
-from bedplate.ops.normalisation import layer_norm, rms_norm
 from bedplate.ops.norms import layer_norm, rms_norm
 from bedplate.ops.order_statistics import median, quantile
 from bedplate.ops.positions import argmax, argmin
 from bedplate.ops.quantile import normal_quantile
 from bedplate.ops.rearrange import broadcast_arrays, diff, meshgrid, repeat, roll, tile
+from bedplate.ops.recurrence import linear_recurrence
 from bedplate.ops.reduce import prod
 from bedplate.ops.reduce import all_ as all
 from bedplate.ops.reduce import any_ as any
@@ -224,7 +216,6 @@ class Methods(Operators):
     kron = kron
     kthvalue = kthvalue
     layer_norm = layer_norm
-    layer_norm = layer_norm
     less = less
     less_equal = less_equal
     linear_recurrence = linear_recurrence
@@ -247,7 +238,6 @@ class Methods(Operators):
     put_along_axis = put_along_axis
     quantile = quantile
     repeat = repeat
-    rms_norm = rms_norm
     rms_norm = rms_norm
     roll = roll
     rope = rope
@@ -367,7 +357,6 @@ __all__ = [
     "kron",
     "kthvalue",
     "layer_norm",
-    "layer_norm",
     "less",
     "less_equal",
     "linear_recurrence",
@@ -421,7 +410,6 @@ __all__ = [
     "remainder",
     "repeat",
     "reshape",
-    "rms_norm",
     "rms_norm",
     "roll",
     "rope",
