@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bedplate.dtypes import INTEGERS, bool_
-from bedplate.ops.build import Value, as_values, is_number
+from bedplate.ops.build import Value, as_values, common_dtype, is_number
 from bedplate.ops.comparison import TRUTHS, greater
 from bedplate.ops.convert import astype, checked_index, where
 from bedplate.ops.elementwise import NOT_DIFFERENTIABLE, binary, unary
@@ -137,9 +137,10 @@ def _count(op: str, a: Value, b: Value) -> Value:
     a, b = as_values(op, (a, b))
     if b.dtype.kind == "u" or not b.dtype.is_integer or is_number(a):
         return b
-    bits = a.dtype.itemsize * 8
+    dtype = common_dtype(op, as_values(op, (a, b)))
+    bits = dtype.itemsize * 8
     count = checked_index(b, 2**31, f"{op}: the count", wrap=False)
-    return astype(where(greater(count, bits), bits, count), a.dtype)
+    return astype(where(greater(count, bits), bits, count), dtype)
 
 
 def bitwise_left_shift(a: Value, b: Value) -> Value:
