@@ -1,4 +1,5 @@
-"""Every gradient on every device against central differences of the reference, in float64."""
+"""Every gradient on every device against central differences of the reference, in float64 and
+complex128."""
 
 from __future__ import annotations
 
@@ -15,26 +16,35 @@ TOLERANCE = 1e-6
 
 
 def gradients(case: Any, arrays: list[Any], weights: Any, device: Any) -> list[Any]:
-    """The gradient of sum(weights * op(inputs)) by the tape; None for integers."""
-    tensors = [
-        bp.Tensor(array, device, requires_grad=array.dtype == np.float64) for array in arrays
-    ]
-    total = (case.run(*tensors) * bp.Tensor(weights, device)).sum()
+    """The gradient of the sum of weights and op(inputs) by the tape; None for integers."""
+    tensors = [bp.Tensor(array, device, requires_grad=varies(array)) for array in arrays]
+    total = weighed(bp.Tensor(weights, device), case.run(*tensors))
     if total.requires_grad:
         total.backward()
     return [_value(tensor) for tensor in tensors]
 
 
+def varies(array: Any) -> bool:
+    return array.dtype in (np.float64, np.complex128)
+
+
+def weighed(weights: Any, values: Any) -> Any:
+    """The sum of the products of all parts: a real number."""
+    if values.dtype.kind != "c":
+        return (values * weights).sum()
+    return (values.real * weights.real).sum() + (values.imag * weights.imag).sum()
+
+
 def _value(tensor: Any) -> Any:
     if not tensor.requires_grad:
         return None
-    return np.zeros(tensor.shape) if tensor.grad is None else tensor.grad.numpy()
+    return bp.zeros_like(tensor).numpy() if tensor.grad is None else tensor.grad.numpy()
 
 
 def check(case: Any, device: Any, toolbox: Any) -> None:
     """Refuse a gradient that differs from the central difference."""
     arrays = case.arrays()
-    weights = np.random.default_rng(1).normal(size=case.oracle(*arrays).shape)
+    weights = toolbox.weights_for(case, arrays)
     found = gradients(case, arrays, weights, device)
     wanted = toolbox.numeric_gradients(case, arrays, weights)
     for number, (got, expected) in enumerate(zip(found, wanted, strict=True)):
@@ -61,7 +71,7 @@ def test_a_gradient_wrong_by_a_thousandth_is_refused(sloped_case: Any, toolbox: 
 
 def test_gradient_in_bfloat16(smooth_case: Any, device: Any, toolbox: Any) -> None:
     """Two digits are what bfloat16 has; the dtypes must be those of the inputs."""
-    if bp.bfloat16 not in smooth_case.op.dtypes:
+    if bp.bfloat16 not in smooth_case.op.dtypes or smooth_case.dtype is not None:
         return
     narrow = dataclasses.replace(smooth_case, dtype=bp.bfloat16).arrays()
     wide = [a.astype(np.float64) if a.dtype == bp.bfloat16.numpy else a for a in narrow]
@@ -76,40 +86,49 @@ def test_gradient_in_bfloat16(smooth_case: Any, device: Any, toolbox: Any) -> No
             toolbox.assert_close(tensor.grad.numpy(), expected, 0.04, f"input {number}")
 
 
-def directional(case: Any, arrays: list[Any], create_graph: bool) -> tuple[Any, list[Any]]:
-    """The derivative of sum(weights * op(inputs)) along random directions, and the inputs."""
+def directional(
+    case: Any, arrays: list[Any], weights: Any, create_graph: bool
+) -> tuple[Any, list[Any]]:
+    """The derivative of the weighed sum of op(inputs) along random directions, and the inputs."""
     generator = np.random.default_rng(2)
-    weights = generator.normal(size=case.oracle(*arrays).shape)
-    tensors = [
-        bp.Tensor(array, "reference", requires_grad=array.dtype == np.float64) for array in arrays
-    ]
-    total = (case.run(*tensors) * bp.Tensor(weights, "reference")).sum()
+    tensors = [bp.Tensor(array, "reference", requires_grad=varies(array)) for array in arrays]
+    total = weighed(bp.Tensor(weights, "reference"), case.run(*tensors))
     total.backward(create_graph=create_graph)
     slope = bp.zeros((), dtype=bp.float64, device="reference")
-    for tensor in tensors:
-        direction = bp.Tensor(generator.normal(size=tensor.shape), "reference")
+    for tensor, array in zip(tensors, arrays, strict=True):
+        direction = bp.Tensor(_like(array, generator), "reference")
         if tensor.grad is not None:
-            slope = slope + (tensor.grad * direction).sum()
+            slope = slope + weighed(direction, tensor.grad)
             tensor.grad = None
     return slope, tensors
 
 
-def test_second_gradient_agrees_with_differences(sloped_case: Any) -> None:
+def _like(array: Any, generator: Any) -> Any:
+    """Random numbers of the shape and kind of an array."""
+    found = generator.normal(size=array.shape)
+    return found + 1j * generator.normal(size=array.shape) if array.dtype.kind == "c" else found
+
+
+def test_second_gradient_agrees_with_differences(sloped_case: Any, toolbox: Any) -> None:
     """Differences of the first gradient, which the tests above hold, against the second."""
     arrays = sloped_case.arrays()
-    slope, tensors = directional(sloped_case, arrays, create_graph=True)
+    weights = toolbox.weights_for(sloped_case, arrays, seed=2)
+    slope, tensors = directional(sloped_case, arrays, weights, create_graph=True)
     if slope.requires_grad:
         slope.backward()
     generator = np.random.default_rng(3)
     for i, array in enumerate(arrays):
-        if array.dtype == np.float64:
-            probe = generator.normal(size=array.shape)
+        if varies(array):
+            probe = _like(array, generator)
             ends = [
                 directional(
-                    sloped_case, [*arrays[:i], array + step * probe, *arrays[i + 1 :]], False
+                    sloped_case,
+                    [*arrays[:i], array + step * probe, *arrays[i + 1 :]],
+                    weights,
+                    False,
                 )
                 for step in (1e-5, -1e-5)
             ]
             wanted = (ends[0][0].item() - ends[1][0].item()) / 2e-5
-            got = float(np.sum(_value(tensors[i]) * probe))
+            got = float(weighed(probe, _value(tensors[i])))
             assert got == pytest.approx(wanted, rel=1e-5, abs=1e-5), f"{sloped_case}: input {i}"

@@ -14,7 +14,7 @@ def test_device_agrees_with_reference(case: Any, device: Any, toolbox: Any) -> N
     result = case.run(*[bp.Tensor(array, device) for array in arrays])
     wanted = case.oracle(*arrays)
     with np.errstate(over="ignore"):
-        limited = wanted.astype(result.dtype.numpy).astype(np.float64)
+        limited = wanted.astype(result.dtype.numpy).astype(wanted.dtype)
     overflowed = np.isinf(limited) & np.isfinite(wanted)
     tolerance = case.tolerance(result.dtype, arrays)
     toolbox.assert_close(

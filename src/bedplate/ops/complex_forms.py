@@ -23,6 +23,8 @@ from bedplate.ops.complex_form import Pair, complex_form
 from bedplate.ops.convert import where
 from bedplate.ops.extremes import maximum
 from bedplate.ops.floats import hypot
+from bedplate.ops.record import apply
+from bedplate.ops.regions import PAD
 
 INFINITY = math.inf
 
@@ -64,6 +66,14 @@ def cast(x: Any, dtype: Any) -> Any:
     if dtype.kind == "b":
         return nonzero(x)
     return Pair(as_type(x.re, part), as_type(x.im, part))
+
+
+@complex_form(PAD)
+def pad(z: Pair, widths: Any, value: complex) -> Pair:
+    """Each part with its part of the value around it."""
+    numbers = (float(value.real), float(value.imag))
+    pairs = zip(z[:2], numbers, strict=True)
+    return Pair(*[apply(PAD, (part,), {"widths": widths, "value": n}) for part, n in pairs])
 
 
 # ---- comparison

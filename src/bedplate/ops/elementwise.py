@@ -34,6 +34,7 @@ INEXACT = FLOATS + COMPLEX
 ANY = (bool_, *INTEGERS, *FLOATS)
 PLAIN_NUMBERS = (float, int)
 NARROW_FLOATS = (float16.numpy, bfloat16.numpy)
+WIDER = {dtype: np.float32 for dtype in NARROW_FLOATS} | {np.dtype(np.complex64): np.complex128}
 
 Result = DType | Callable[[DType], DType] | None
 
@@ -48,20 +49,30 @@ def flat_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, ...
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
     """A NumPy function that computes float16 and bfloat16 in float32, without warnings.
 
-    The result has the dtype of the first array, unless it is bool or either of them is complex.
+    complex64 is computed in complex128, since NumPy's complex64 functions lose digits. The result
+    has the dtype of the first array, unless it is bool or the part of a complex number.
     """
 
     @functools.wraps(function)
     def reference(*arrays: Any, **attributes: Any) -> Any:
         dtype = arrays[0].dtype
-        if dtype in NARROW_FLOATS:
-            arrays = tuple(a.astype(np.float32) if a.dtype == dtype else a for a in arrays)
+        wide = WIDER.get(dtype)
+        if wide is not None:
+            arrays = tuple(a.astype(wide) if a.dtype == dtype else a for a in arrays)
         with np.errstate(all="ignore"):
             result = np.asarray(function(*arrays, **attributes))
-            own = result.dtype == np.bool_ or dtype.kind == "c" or result.dtype.kind == "c"
-            return result if own else result.astype(dtype)
+            return result.astype(_narrowed(result.dtype, dtype), copy=False)
 
     return reference
+
+
+def _narrowed(result: np.dtype[Any], dtype: np.dtype[Any]) -> Any:
+    """The dtype of a result that was computed for inputs of `dtype`."""
+    if result == np.bool_:
+        return result
+    if (result.kind == "c") == (dtype.kind == "c"):
+        return dtype
+    return np.float32 if dtype == np.complex64 else result
 
 
 def parted(function: Callable[..., Any]) -> Callable[..., Any]:

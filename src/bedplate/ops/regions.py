@@ -213,7 +213,6 @@ PAD = register(
         _pad_infer,
         reference=lambda x, *, widths, value: np.pad(x, widths, constant_values=value),
         gradient=pad_gradient,
-        by_parts=True,
         dtypes=ALL,
         samples=(
             floats((3, 4), widths=((1, 2), (0, 3)), value=0.0),
@@ -247,7 +246,7 @@ def pad(x: Value, widths: Any, value: bool | int | float = 0) -> Value:
         raise ValueError(f"pad: widths are integers and not negative, got {widths!r}")
     if not pairs.any():
         return x._alias()
-    kind = {"f": float, "b": bool}.get(x.dtype.kind, int)
+    kind = {"f": float, "b": bool, "c": complex}.get(x.dtype.kind, int)
     whole = tuple((before, after) for before, after in pairs.tolist())
     return apply(PAD, (x,), {"widths": whole, "value": kind(value)})
 
