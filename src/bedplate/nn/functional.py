@@ -15,7 +15,6 @@ from bedplate.ops.convolution import (
 )
 from bedplate.ops.gather import embedding
 from bedplate.ops.losses import cross_entropy
-from bedplate.ops.norms import layer_norm, rms_norm
 from bedplate.ops.regression_losses import mse_loss
 from bedplate.ops.rope import rope, swiglu
 from bedplate.ops.softmax import log_softmax, logsumexp, softmax
@@ -50,13 +49,11 @@ __all__ = [
     "embedding",
     "gelu",
     "gumbel_softmax",
-    "layer_norm",
     "linear",
     "log_softmax",
     "logsumexp",
     "mse_loss",
     "relu",
-    "rms_norm",
     "rope",
     "rrelu",
     "sigmoid",

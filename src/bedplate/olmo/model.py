@@ -42,8 +42,8 @@ class Attention(Module):
         self.k_proj = Linear(config.d_model, kv_size, bias, dtype, init)
         self.v_proj = Linear(config.d_model, kv_size, bias, dtype, init)
         self.o_proj = Linear(q_size, config.d_model, bias, dtype, init)
-        self.q_norm = RMSNorm(q_size, config.rms_norm_eps, dtype)
-        self.k_norm = RMSNorm(kv_size, config.rms_norm_eps, dtype)
+        self.q_norm = RMSNorm(q_size, config.rms_norm_eps, dtype=dtype)
+        self.k_norm = RMSNorm(kv_size, config.rms_norm_eps, dtype=dtype)
 
     def forward(self, x: Tensor, tables: Tables, cache: LayerCache | None = None) -> Tensor:
         q, k, v = self.heads(x, tables)
@@ -91,8 +91,8 @@ class Layer(Module):
     def __init__(self, config: Config, layer: int, dtype: DType, init: Initialiser) -> None:
         self.self_attn = Attention(config, layer, dtype, init)
         self.mlp = FeedForward(config, dtype, init)
-        self.post_attention_layernorm = RMSNorm(config.d_model, config.rms_norm_eps, dtype)
-        self.post_feedforward_layernorm = RMSNorm(config.d_model, config.rms_norm_eps, dtype)
+        self.post_attention_layernorm = RMSNorm(config.d_model, config.rms_norm_eps, dtype=dtype)
+        self.post_feedforward_layernorm = RMSNorm(config.d_model, config.rms_norm_eps, dtype=dtype)
 
     def forward(self, x: Tensor, tables: Tables, cache: LayerCache | None = None) -> Tensor:
         x = x + self.post_attention_layernorm(self.self_attn(x, tables, cache))
@@ -107,7 +107,7 @@ class Decoder(Module):
         self.layers = ModuleList(
             Layer(config, layer, dtype, init) for layer in range(config.n_layers)
         )
-        self.norm = RMSNorm(config.d_model, config.rms_norm_eps, dtype)
+        self.norm = RMSNorm(config.d_model, config.rms_norm_eps, dtype=dtype)
 
     def forward(self, ids: Tensor, tables: list[Tables], caches: list[Any]) -> Tensor:
         x = self.embed_tokens(ids)  # (B, T, D)

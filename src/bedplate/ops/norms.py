@@ -1,10 +1,14 @@
-"""rms_norm and layer_norm over the last axis: composed, each with its own gradient.
+"""rms_norm and layer_norm over the last axis, and what they are made of: records of two ops.
 
-Everything runs in float32 (float64 for float64) and is narrowed once, after the weight.
+`rms_norm` divides rows by their root mean square; `standardise` gives any axes mean 0 and variance
+1, and is behind every other normalisation (normalisation.py). Both are composed, with gradients of
+their own. Everything runs in float32 (float64 for float64) and is narrowed once, after the weight.
+The variance is the mean of squared deviations, in two passes: an offset changes nothing.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,8 +18,10 @@ from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.arithmetic import add, multiply, subtract
 from bedplate.ops.build import Value, as_type, sum_to
+from bedplate.ops.creation import ones_like
 from bedplate.ops.elementwise import widened
 from bedplate.ops.exponential import rsqrt
+from bedplate.ops.extremes import maximum
 from bedplate.ops.record import Op, apply, register
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import floats
@@ -43,8 +49,8 @@ def _rule(name: str) -> Any:
     return infer
 
 
-def _mean(x: Value) -> Value:
-    return apply(MEAN, (x,), {"axes": (len(x.shape) - 1,)})
+def _mean(x: Value, axes: Shape | None = None) -> Value:
+    return apply(MEAN, (x,), {"axes": (len(x.shape) - 1,) if axes is None else axes})
 
 
 def _inverse_rms(x: Value, eps: float) -> Value:
@@ -119,22 +125,55 @@ def rms_norm(x: Value, weight: Value | None = None, eps: float = 1e-6) -> Value:
     return apply(RMS_NORM, inputs, {"eps": float(eps)})
 
 
-def _standardised(rows: Value, eps: float) -> tuple[Value, Value]:
-    """Rows with mean 0 and variance 1, and the factor that made the variance 1."""
-    centred = subtract(rows, _mean(rows))
-    r = rsqrt(add(_mean(multiply(centred, centred)), eps))
-    return multiply(centred, r), r
+def _standardise_rule(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
+    x, *rest = inputs
+    if not all(value.dtype.is_float for value in inputs):
+        refuse(DTypeError, "standardise", "only floats can be normalised", _named(inputs))
+    for value in rest:
+        if len(value.shape) > len(x.shape) or any(
+            size not in (1, whole)
+            for size, whole in zip(reversed(value.shape), reversed(x.shape), strict=False)
+        ):
+            refuse(ShapeError, "standardise", "the weight does not match x", _named(inputs),
+                   f"expected sizes of 1, or those of {x.shape}")  # fmt: skip
+    return x.shape, x.dtype
 
 
-def layer_norm_gradient(
-    grad_out: Value, inputs: Any, output: Value, *, eps: float
+def moments(x: Value, axes: Shape) -> tuple[Value, Value]:
+    """(mean, variance) over the axes, which stay with size 1."""
+    mean, rest, variance = _moments(x, axes)
+    return add(mean, rest), variance
+
+
+def _moments(x: Value, axes: Shape) -> tuple[Value, Value, Value]:
+    """(mean, what it is off by, variance).
+
+    The first mean is rounded: half a unit of a large offset is much beside a small deviation. What
+    it is off by is the mean of the deviations, found in the pass that squares them.
+    """
+    mean = _mean(x, axes)
+    rough = subtract(x, mean)
+    rest = _mean(rough, axes)
+    variance = subtract(_mean(multiply(rough, rough), axes), multiply(rest, rest))
+    return mean, rest, maximum(variance, 0)
+
+
+def _standardised(x: Value, axes: Shape, eps: float) -> tuple[Value, Value]:
+    """x with mean 0 and variance 1 over the axes, and the factor that made the variance 1."""
+    mean, rest, variance = _moments(x, axes)
+    r = rsqrt(add(variance, eps))
+    return multiply(subtract(subtract(x, mean), rest), r), r
+
+
+def standardise_gradient(
+    grad_out: Value, inputs: Any, output: Value, *, axes: Shape, eps: float
 ) -> tuple[Any, ...]:
-    """With u the standardised row and h = g weight: dx = r (h - mean(h) - u mean(h u))"""
+    """With u the standardised x and h = g weight: dx = r (h - mean(h) - u mean(h u))"""
     x, *rest = inputs
     grad = wide(grad_out)
-    unit, r = _standardised(wide(x), eps)
+    unit, r = _standardised(wide(x), axes, eps)
     scaled = multiply(grad, as_type(rest[0], grad.dtype)) if rest else grad
-    inner = add(_mean(scaled), multiply(unit, _mean(multiply(scaled, unit))))
+    inner = add(_mean(scaled, axes), multiply(unit, _mean(multiply(scaled, unit), axes)))
     to_x = as_type(multiply(r, subtract(scaled, inner)), x.dtype)
     parts = (multiply(grad, unit), grad)
     to_rest = [
@@ -143,9 +182,9 @@ def layer_norm_gradient(
     return (to_x, *to_rest)
 
 
-def _layer_norm_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
+def _standardise_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
     x, *rest = inputs
-    y, _ = _standardised(wide(x), attributes["eps"])
+    y, _ = _standardised(wide(x), attributes["axes"], attributes["eps"])
     if rest:
         y = multiply(y, as_type(rest[0], y.dtype))
     if len(rest) > 1:
@@ -153,31 +192,49 @@ def _layer_norm_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
     return as_type(y, x.dtype)
 
 
-def _layer_norm_reference(x: Any, *rest: Any, eps: float) -> Any:
-    centred = x - np.mean(x, axis=-1, keepdims=True)
-    y = centred / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + eps)
+def _standardise_reference(x: Any, *rest: Any, axes: Shape, eps: float) -> Any:
+    wide = x.astype(np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is NaN
+        centred = wide - np.mean(wide, axis=axes, keepdims=True)
+        y = centred / np.sqrt(np.mean(centred * centred, axis=axes, keepdims=True) + eps)
     y = y * rest[0] if rest else y
     return y + rest[1] if len(rest) > 1 else y
 
 
-LAYER_NORM = register(
+STANDARDISE = register(
     Op(
-        "layer_norm",
+        "standardise",
         "composed",
-        _rule("layer_norm"),
-        reference=widened(_layer_norm_reference),
-        gradient=layer_norm_gradient,
-        expand=_layer_norm_expand,
+        _standardise_rule,
+        reference=widened(_standardise_reference),
+        gradient=standardise_gradient,
+        expand=_standardise_expand,
         dtypes=FLOATS,
         samples=(
-            floats((3, 7), (7,), (7,), eps=1e-5),
-            floats((2, 3, 5), (5,), eps=1e-5),
-            floats((4, 6), eps=1e-5),
-            floats((0, 3), (3,), (3,), eps=1e-5),
+            floats((3, 7), (7,), (7,), axes=(1,), eps=1e-5),
+            floats((2, 3, 5), (5,), axes=(2,), eps=1e-5),
+            floats((4, 6), axes=(1,), eps=1e-5),
+            floats((2, 3, 5), (3, 1), (3, 1), axes=(0, 2), eps=1e-3),
+            floats((2, 4, 3, 5), (4, 1, 1), (4, 1, 1), axes=(2, 3), eps=1e-5),
+            floats((0, 3), (3,), (3,), axes=(1,), eps=1e-5),
         ),
-        doc="(x - mean(x)) / std(x) times a weight plus a bias, over the last axis.",
+        doc="(x - mean(x)) / std(x) over `axes`, times a weight plus a bias that broadcast to x.",
     )
 )
+
+
+def standardise(
+    x: Value, axes: Shape, eps: float, weight: Value | None = None, bias: Value | None = None
+) -> Value:
+    """(x - mean(x)) / sqrt(var(x) + eps) over the axes, times weight, plus bias.
+
+    weight, bias  broadcast to x; None: 1 and 0
+    """
+    if weight is None and bias is not None:
+        weight = ones_like(bias)
+    inputs = tuple(value for value in (x, weight, bias) if value is not None)
+    return apply(STANDARDISE, inputs, {"axes": axes, "eps": float(eps)})
 
 
 def layer_norm(
@@ -200,4 +257,5 @@ def layer_norm(
     if weight is None and bias is not None:
         raise ValueError("layer_norm: a bias needs a weight; pass ones")
     inputs = tuple(value for value in (x, weight, bias) if value is not None)
-    return apply(LAYER_NORM, inputs, {"eps": float(eps)})
+    _rule("layer_norm")(inputs, {})
+    return standardise(x, (len(x.shape) - 1,), eps, weight, bias)
