@@ -99,7 +99,7 @@ def layer_norm(p: Any, inputs: Any) -> Any:
     x, weight, *grad = _tensors(inputs)
 
     def function(x: Any, weight: Any) -> Any:
-        return F.layer_norm(x, weight, None, 1e-5)
+        return F.layer_norm(x, x.shape[-1:], weight, None, 1e-5)
 
     if grad:
         return _with_gradient(function, [x, weight], grad[0])
@@ -116,8 +116,10 @@ def softmax(p: Any, inputs: Any) -> Any:
 def rms_norm(p: Any, inputs: Any) -> Any:
     x, weight, *grad = _tensors(inputs)
     if grad:
-        return _with_gradient(lambda x, w: F.rms_norm(x, w, 1e-6), [x, weight], grad[0])
-    return _without_gradient(lambda x, w: F.rms_norm(x, w, 1e-6), x, weight)
+        return _with_gradient(
+            lambda x, w: F.rms_norm(x, x.shape[-1:], w, 1e-6), [x, weight], grad[0]
+        )
+    return _without_gradient(lambda x, w: F.rms_norm(x, x.shape[-1:], w, 1e-6), x, weight)
 
 
 def cross_entropy(p: Any, inputs: Any) -> Any:

@@ -87,7 +87,7 @@ def test_row_functions(shape: tuple[int, ...]) -> None:
     compare(lambda x: F.log_softmax(x, -1), lambda x: torch.log_softmax(x, -1), x)
     compare(lambda x: F.logsumexp(x, -1), lambda x: torch.logsumexp(x, -1), x)
     compare(
-        lambda x, w: F.rms_norm(x, w, 1e-6),
+        lambda x, w: F.rms_norm(x, x.shape[-1:], w, 1e-6),
         lambda x, w: T.rms_norm(x, x.shape[-1:], w, 1e-6),
         x,
         weight,
