@@ -49,7 +49,7 @@ SQUARE = (
     well_conditioned((1, 1)),
     well_conditioned((2, 0, 0)),
     singular(3, 2),
-    singular(4, 2),
+    singular(4, 3),
     singular(3, 2, pairs=True),
 )
 

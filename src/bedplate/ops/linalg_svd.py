@@ -26,6 +26,7 @@ from bedplate.ops.linalg_matrices import (
 )
 from bedplate.ops.matmul import matmul
 from bedplate.ops.reduce import max_, sum_
+from bedplate.ops.regions import narrow as cut
 from bedplate.ops.samples import mixed
 from bedplate.ops.views import broadcast_to, expand_dims
 
@@ -77,12 +78,13 @@ def svd_gradient(grads: Any, inputs: Any, values: Any, *, full_matrices: bool) -
     """
     to_s, to_u, to_vh = grads
     s, u, vh = values
-    is_wider = u.shape[-1] != vh.shape[-2]
-    if is_wider and (to_u is not None or to_vh is not None):
+    k = s.shape[-1]
+    if (to_u is not None and u.shape[-1] > k) or (to_vh is not None and vh.shape[-2] > k):
         raise GradientError(
             "svd: with full_matrices=True the vectors beyond the singular values are any "
             "basis of what is left, so they have no gradient\n  use full_matrices=False"
         )
+    u, vh = cut(u, -1, 0, k), cut(vh, -2, 0, k)
     inner = None if to_s is None else astype(diagonal_matrix(to_s), u.dtype)
     if to_u is not None:
         inner = _sum(inner, _rotation_of_u(u, s, to_u))
