@@ -3,6 +3,7 @@
 from bedplate.ops import attention as attention
 from bedplate.ops import complex_exponential as complex_exponential
 from bedplate.ops import complex_forms as complex_forms
+from bedplate.ops import complex_polar as complex_polar
 from bedplate.ops import complex_sums as complex_sums
 from bedplate.ops import complex_trigonometry as complex_trigonometry
 from bedplate.ops import convolution as convolution

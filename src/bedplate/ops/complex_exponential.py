@@ -203,8 +203,8 @@ def rsqrt(z: Pair) -> Pair:
 def power(a: Pair, b: Pair) -> Pair:
     """|a|^x e^(-y arg a), turned by x arg a + y log |a|, for b = x + iy.
 
-    a^0 is 1, a^1 is a, a^2 is a a, a^-1 is 1 / a; 0^b is 0 for x > 0 and NaN otherwise, as in NumPy; the error is
-    an ulp for each unit of the angle, and |b| ulp beside.
+    a^0 is 1, a^1 is a, a^2 is a a, a^-1 is 1 / a; 0^b is 0 for x > 0 and NaN otherwise, as in
+    NumPy; the error is an ulp for each unit of the angle, and |b| ulp beside.
     """
     size, angle = hypot(a.re, a.im), atan2(a.im, a.re)
     zero = number(size, 0.0)

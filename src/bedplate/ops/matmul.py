@@ -164,7 +164,7 @@ COMPENSATED_MATMUL = register(
         gradient=compensated_matmul_gradient,
         cost=Cost("10 M N K flops a product", product_flops(10)),
         lower=lower_product,
-        dtypes=FLOATS,
+        dtypes=FLOATS + COMPLEX,
         samples=(
             floats((1, 3, 4), (1, 4, 5)),
             floats((2, 5, 33), (2, 33, 70)),

@@ -14,7 +14,7 @@ from bedplate.ops.activations import sigmoid
 from bedplate.ops.arithmetic import add, multiply, negative, subtract
 from bedplate.ops.build import Value, as_type, sum_to
 from bedplate.ops.creation import index_along
-from bedplate.ops.elementwise import binary, in_float32
+from bedplate.ops.elementwise import binary, in_float32, refuse_dtype
 from bedplate.ops.record import Op, apply, register
 from bedplate.ops.refusal import refuse
 from bedplate.ops.regions import flip, narrow
@@ -56,6 +56,8 @@ def _turned(halves: Value) -> Value:
 
 def _infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
     x, cos, sin = inputs
+    if not x.dtype.is_float:
+        refuse_dtype("rope", inputs, FLOATS)
     half = x.shape[-1] // 2 if len(x.shape) >= 2 else 0
     fits = (
         half * 2 == (x.shape or (1,))[-1]
