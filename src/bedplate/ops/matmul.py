@@ -136,7 +136,7 @@ def _product(a: Value, b: Value) -> Value:
 def _compensated_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
     """(batch, M, K) and (batch, K, N) of float32 or float64 give (batch, M, N)."""
     a, b = inputs
-    if not a.dtype.is_float:
+    if a.dtype.kind not in "fc":
         refuse_inputs(DTypeError, "compensated_matmul", "only floats lose anything", inputs)
     if len(a.shape) != 3 or len(b.shape) != 3 or a.shape[0] != b.shape[0]:
         refuse_inputs(ShapeError, "compensated_matmul", "expected one batch axis", inputs)
