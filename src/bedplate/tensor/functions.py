@@ -53,6 +53,7 @@ from bedplate.ops.complex_parts import (
     view_as_real,
 )
 from bedplate.ops.complex_parts import complex_ as complex
+from bedplate.ops.complex_polar import angle, polar
 from bedplate.ops.convert import astype, where
 from bedplate.ops.convolution import (
     conv1d,
@@ -163,6 +164,7 @@ class Methods(Operators):
 
     acos = acos
     acosh = acosh
+    angle = angle
     argsort = argsort
     argwhere = argwhere
     as_complex = as_complex
@@ -269,6 +271,7 @@ __all__ = [
     "acosh",
     "add",
     "all",
+    "angle",
     "any",
     "argmax",
     "argmin",
@@ -399,6 +402,7 @@ __all__ = [
     "pad",
     "permute",
     "permute_dims",
+    "polar",
     "positive",
     "pow",
     "prod",
