@@ -299,9 +299,9 @@ def _power_reference(a: Any, b: Any) -> Any:
     if a.dtype.kind not in "fc":
         return _integer_power(a, b)
     shape = np.broadcast_shapes(a.shape, b.shape)
-    # with an axis: NumPy makes a 0-d exponent of 0.5 a square root, which differs at -0.0
+    # each its own exponent: NumPy makes one of 0.5 for all a square root, which differs at -0.0
     a, b = np.broadcast_arrays(np.atleast_1d(a), np.atleast_1d(b))
-    return np.power(a, b).reshape(shape)
+    return np.power(a, b.copy()).reshape(shape)
 
 
 def _power_emit(t: Any, a: Any, b: Any) -> Any:

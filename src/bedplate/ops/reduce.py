@@ -69,12 +69,19 @@ def sum_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Shape) ->
     return (broadcast_to(grad_out, inputs[0].shape),)
 
 
+def sum_reference(x: Any, *, axes: Shape) -> Any:
+    """NumPy's sum; float32 in float64, since along a strided axis NumPy adds one by one."""
+    if x.dtype != np.float32:
+        return np.sum(x, axis=axes, keepdims=True)
+    return np.sum(x, axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
+
+
 SUM = register(
     Op(
         "sum",
         "reduce",
         reduce_rule("sum", NUMBERS + COMPLEX, None, empty=True),
-        reference=parted(widened(lambda x, *, axes: np.sum(x, axis=axes, keepdims=True))),
+        reference=parted(widened(sum_reference)),
         gradient=sum_gradient,
         initial=lambda dtype: 0,
         combine=lambda a, b: a + b,
