@@ -202,7 +202,10 @@ def _signature(function: Callable[..., Any], method: bool = False) -> str:
         if ours in signature.parameters:
             written += [] if only_keywords else ["*"]
             only_keywords = True
-            written.append(_parameter(signature.parameters[ours].replace(name=theirs)))
+            other = signature.parameters[ours].replace(name=theirs)
+            # one of the two is given, so neither is required
+            required = other.default is inspect.Parameter.empty
+            written.append(_parameter(other.replace(default=...) if required else other))
     result = TYPES.get(f"-> {signature.return_annotation}", str(signature.return_annotation))
     return f"({', '.join(written)}) -> {result}"
 

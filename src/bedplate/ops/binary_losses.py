@@ -12,7 +12,7 @@ from bedplate.errors import ShapeError
 from bedplate.kernel import maths
 from bedplate.ops.activations import logsigmoid, softplus
 from bedplate.ops.arithmetic import multiply
-from bedplate.ops.build import Value, as_type, sum_to
+from bedplate.ops.build import Value, as_type, normalised_axis, sum_to
 from bedplate.ops.comparison import equal, greater_equal
 from bedplate.ops.convert import where
 from bedplate.ops.creation import index_along
@@ -26,7 +26,7 @@ from bedplate.ops.reduce import any_, sum_
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import floats
 from bedplate.ops.statistics import mean
-from bedplate.ops.views import expand_dims
+from bedplate.ops.views import expand_dims, reshape
 
 # the least logarithm that counts, so that a probability of 0 costs 100 and not infinity
 FLOOR = -100.0
@@ -195,6 +195,9 @@ def multi_margin_loss(
     check_reduction("multi_margin_loss", reduction)
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: p must be 1 or 2, got {p}")
+    normalised_axis("multi_margin_loss", -1, len(x.shape), x)
+    if target.shape == (1,) and len(x.shape) == 1:
+        target = reshape(target, ())
     if target.shape != x.shape[:-1]:
         refuse(ShapeError, "multi_margin_loss", "the shapes do not match",
                {"x": x, "target": target}, "expected x (N, n) and target (N,)")  # fmt: skip
@@ -227,6 +230,7 @@ def multilabel_margin_loss(x: Value, target: Value, reduction: str = "mean") -> 
     """
     check_reduction("multilabel_margin_loss", reduction)
     check_targets("multilabel_margin_loss", x, target)
+    normalised_axis("multilabel_margin_loss", -1, len(x.shape), x)
     n_classes = x.shape[-1]
     listed = equal(cumprod(as_type(greater_equal(target, 0), target.dtype), axis=-1), 1)
     wanted = where(listed, target, 0)

@@ -144,6 +144,12 @@ def apply_promoted(
     return values[0]._apply(op, values, attributes)
 
 
+def without_gradient(value: Value) -> Value:
+    """`value`, through which no gradient passes; a node has no history as it is."""
+    detach = getattr(value, "detach", None)
+    return value if detach is None else detach()
+
+
 def sum_to(value: Value, shape: Shape) -> Value:
     """Sum `value` over the axes along which `shape` was broadcast: the gradient of broadcasting."""
     if value.shape == shape:

@@ -11,14 +11,23 @@ from bedplate.dtypes import ALL, DType, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.arithmetic import add, multiply
-from bedplate.ops.build import Value, as_values, is_number, normalised_axis, number
-from bedplate.ops.convert import checked_index
+from bedplate.ops.build import (
+    Value,
+    as_values,
+    is_number,
+    normalised_axis,
+    number,
+    without_gradient,
+)
+from bedplate.ops.comparison import equal
+from bedplate.ops.convert import checked_index, where
 from bedplate.ops.creation import index_along
-from bedplate.ops.record import Op, apply, register
+from bedplate.ops.record import Cost, Op, apply, register
+from bedplate.ops.reduce import axis_words
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import mixed
 from bedplate.ops.scatter_kernel import lower_scatter_add
-from bedplate.ops.views import broadcast_to, moveaxis, reshape
+from bedplate.ops.views import broadcast_to, expand_dims, moveaxis, reshape
 
 
 def take_gradient(grad_out: Value, inputs: Any, output: Value, *, axis: int) -> tuple[Any, None]:
@@ -30,7 +39,7 @@ def take_gradient(grad_out: Value, inputs: Any, output: Value, *, axis: int) -> 
     chosen = math.prod(indices.shape)
     width = math.prod(inner)
     rows = reshape(moved, (chosen, width))
-    total = scatter_add(reshape(indices, (chosen,)), rows, x.shape[axis])
+    total = sum_rows(reshape(indices, (chosen,)), rows, x.shape[axis])
     return moveaxis(reshape(total, (x.shape[axis], *inner)), 0, axis), None
 
 
@@ -85,22 +94,33 @@ def take(x: Value, indices: Value, axis: int | None = None) -> Value:
     return apply(TAKE, (x, checked), {"axis": axis})
 
 
-def embedding(ids: Value, weight: Value) -> Value:
+def embedding(ids: Value, weight: Value, padding_idx: int | None = None) -> Value:
     """Look up a row of the weight for each id: y[..., :] = weight[ids[...], :].
 
-    ids      (...)      integers in [0, n_rows); negative ones are out of range
-    weight   (n_rows, d_model)
-    returns  (..., d_model)
-    raises   IndexError when the value is computed, if an id is out of range
+    ids          (...)      integers in [0, n_rows); negative ones are out of range
+    weight       (n_rows, d_model)
+    padding_idx  the row of this id gets no gradient
+    returns      (..., d_model); the gradient adds up what was looked up more than once, in the
+                 order of the ids
+    raises       IndexError when the value is computed, if an id is out of range
     >>> import bedplate as bp
-    >>> bp.embedding(bp.tensor([1]), bp.tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    >>> bp.nn.functional.embedding(bp.tensor([1]), bp.tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [[3.0, 4.0]]
+    >>> bp.embedding(bp.tensor([]).astype(bp.int64), bp.ones((2, 3))).shape
+    (0, 3)
     """
     if len(weight.shape) != 2:
         refuse(ShapeError, "embedding", "the weight must have two axes", {"weight": weight})
     ids, weight = as_values("embedding", (ids, weight))
-    checked = checked_index(ids, weight.shape[0], "embedding: axis 0", wrap=False)
-    return apply(TAKE, (weight, checked), {"axis": 0})
+    n_rows = weight.shape[0]
+    checked = checked_index(ids, n_rows, "embedding: axis 0", wrap=False)
+    rows = apply(TAKE, (weight, checked), {"axis": 0})
+    if padding_idx is None:
+        return rows
+    if not -n_rows <= padding_idx < n_rows:
+        raise IndexError(f"embedding: padding_idx {padding_idx} is out of range for size {n_rows}")
+    padding = expand_dims(equal(checked, padding_idx % n_rows), -1)
+    return where(padding, without_gradient(rows), rows)
 
 
 def take_along_axis(x: Value, indices: Value, axis: int = -1) -> Value:
@@ -112,25 +132,84 @@ def take_along_axis(x: Value, indices: Value, axis: int = -1) -> Value:
     >>> bp.take_along_axis(bp.tensor([[1, 2], [3, 4]]), bp.tensor([[1], [0]])).tolist()
     [[2], [3]]
     """
-    ndim = len(x.shape)
-    axis = normalised_axis("take_along_axis", axis, ndim, x)
-    if len(indices.shape) != ndim:
+    axis = normalised_axis("take_along_axis", axis, len(x.shape), x)
+    if len(indices.shape) != len(x.shape):
         refuse(
             ShapeError, "take_along_axis", "x and indices differ in their number of axes",
             {"x": x, "indices": indices},
         )  # fmt: skip
+    return _along("take_along_axis", x, indices, axis)
+
+
+def _along(op: str, x: Value, indices: Value, axis: int) -> Value:
     shape = list(broadcast_along(x, indices, axis))
     size, shape[axis] = x.shape[axis], indices.shape[axis]
-    checked = checked_index(indices, size, f"take_along_axis: axis {axis}")
-    place = multiply(checked, math.prod(x.shape[axis + 1 :]))
-    for other in range(ndim):
-        if other != axis and x.shape[other] > 1:
-            along = index_along(
-                x, other, tuple(s if i == other else 1 for i, s in enumerate(x.shape))
-            )
-            place = add(place, multiply(along, math.prod(x.shape[other + 1 :])))
-    place = broadcast_to(place, tuple(shape))
+    place = places_along(op, x, indices, axis, tuple(shape))
     return apply(TAKE, (reshape(x, (-1,) if size else (0,)), place), {"axis": 0})
+
+
+def places_along(op: str, x: Value, indices: Value, axis: int, shape: Shape) -> Value:
+    """Where x[i, indices[i, j]] stands in the flattened x, for every place of `shape`."""
+    checked = checked_index(indices, x.shape[axis], f"{op}: axis {axis}")
+    place = multiply(checked, math.prod(x.shape[axis + 1 :]))
+    for other, size in enumerate(x.shape):
+        if other != axis and size > 1:
+            sizes = tuple(s if i == other else 1 for i, s in enumerate(shape))
+            along = index_along(x, other, sizes)
+            place = add(place, multiply(along, math.prod(x.shape[other + 1 :])))
+    return broadcast_to(place, shape)
+
+
+@axis_words
+def gather(x: Value, axis: int, index: Value) -> Value:
+    """Choose one element for each index along an axis: y[i, j] = x[i, index[i, j]].
+
+    axis     `dim` works too
+    index    integers, as many axes as x, none longer than that of x beside the axis
+    returns  shape of index; the gradient adds up what was chosen more than once, in a fixed order
+    raises   ShapeError if the shapes do not fit; IndexError when the value is computed, if an
+             index is out of range
+    >>> import bedplate as bp
+    >>> bp.gather(bp.tensor([[1, 2], [3, 4]]), 1, bp.tensor([[1, 0, 0]])).tolist()
+    [[2, 1, 1]]
+    """
+    axis = normalised_axis("gather", axis, len(x.shape), x)
+    check_index("gather", x, index, axis)
+    whole = (slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))
+    return _along("gather", x[tuple(whole)], index, axis)
+
+
+def check_index(op: str, x: Value, index: Value, axis: int) -> None:
+    """Refuse an index that has other axes than x, or longer ones beside `axis`."""
+    same = len(index.shape) == len(x.shape)
+    if not same or any(i > n for i, n in zip(beside(index, axis), beside(x, axis), strict=True)):
+        refuse(
+            ShapeError, op, "the index does not fit", {"x": x, "index": index},
+            f"it has the axes of x, none longer than that of x beside axis {axis}",
+        )  # fmt: skip
+
+
+def beside(x: Value, axis: int) -> Shape:
+    """The sizes of all axes but one."""
+    return (*x.shape[:axis], *x.shape[axis + 1 :])
+
+
+@axis_words
+def index_select(x: Value, axis: int, index: Value) -> Value:
+    """Choose slices along an axis: `take` by a vector of indices.
+
+    axis     `dim` works too
+    index    (n,) or ()  integers in [-size, size)
+    returns  x.shape with the axis n long
+    raises   ShapeError unless the index has at most one axis; IndexError when the value is
+             computed, if an index is out of range
+    >>> import bedplate as bp
+    >>> bp.index_select(bp.tensor([[1, 2], [3, 4]]), 0, bp.tensor([1])).tolist()
+    [[3, 4]]
+    """
+    if len(index.shape) > 1:
+        refuse(ShapeError, "index_select", "the index has more than one axis", {"index": index})
+    return take(x, reshape(index, (-1,)) if x.shape else index, axis)
 
 
 def broadcast_along(x: Value, indices: Value, axis: int) -> Shape:
@@ -173,6 +252,10 @@ def _scatter_add_reference(indices: Any, rows: Any, *, n_rows: int) -> Any:
     return total.astype(rows.dtype)
 
 
+def _row_elements(inputs: Any, output: Any, attributes: Attributes) -> float:
+    return float(math.prod(inputs[1].shape))
+
+
 SCATTER_ADD = register(
     Op(
         "scatter_add",
@@ -180,6 +263,7 @@ SCATTER_ADD = register(
         _scatter_add_infer,
         reference=_scatter_add_reference,
         gradient=scatter_add_gradient,
+        cost=Cost("1 flop an element of the rows; rows and output once", _row_elements),
         by_parts=True,
         lower=lower_scatter_add,
         dtypes=(int64,),
@@ -193,7 +277,7 @@ SCATTER_ADD = register(
 )
 
 
-def scatter_add(indices: Value, rows: Value, n_rows: int) -> Value:
+def sum_rows(indices: Value, rows: Value, n_rows: int) -> Value:
     """Add rows[i] to row indices[i] of zeros, in the order of i: the same bits on any threads.
 
     indices  (n,)           int64 in [0, n_rows), checked before

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from bedplate.ops.activations import relu
 from bedplate.ops.arithmetic import abs_, multiply, square
-from bedplate.ops.build import Value, number
+from bedplate.ops.build import Value, broadcast_shapes, number
 from bedplate.ops.comparison import equal, greater, not_equal
 from bedplate.ops.convert import where
 from bedplate.ops.elementwise import rounded_once
@@ -15,6 +15,7 @@ from bedplate.ops.exponential import pow_, sqrt
 from bedplate.ops.extremes import maximum, minimum
 from bedplate.ops.losses import check_reduction, reduced_loss
 from bedplate.ops.reduce import axis_words, max_, sum_
+from bedplate.ops.views import broadcast_to
 
 # added to squared lengths under the cosine of cosine_embedding_loss, as in PyTorch
 EMBEDDING_EPS = 1e-12
@@ -25,14 +26,15 @@ def cosine_similarity(x: Value, other: Value, axis: int = 1, eps: float = 1e-8) 
     """The cosine of the angle between vectors: y = x . other / (|x| |other|).
 
     x, other  shapes broadcast
-    axis      along which the vectors lie; `dim` works too
+    axis      of their common shape, along which the vectors lie; `dim` works too
     eps       the least length: a zero vector has similarity 0 and a finite gradient
     returns   the common shape without the axis
     >>> import bedplate as bp
     >>> bp.nn.functional.cosine_similarity(bp.tensor([[3.0, 4.0]]), bp.tensor([[3.0, 0.0]])).item()
     0.6000000238418579
     """
-    return _cosine(x, other, axis, eps)
+    shape = broadcast_shapes("cosine_similarity", (x, other))
+    return _cosine(broadcast_to(x, shape), broadcast_to(other, shape), axis, eps)
 
 
 @rounded_once
@@ -69,6 +71,7 @@ def cosine_embedding_loss(
     return reduced_loss(where(equal(target, 1), 1 - cosine, apart), reduction)
 
 
+@axis_words
 @rounded_once
 def pairwise_distance(
     x1: Value, x2: Value, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
@@ -78,6 +81,7 @@ def pairwise_distance(
     x1, x2    (..., D), shapes broadcast
     p         0 counts what differs, inf takes the largest
     eps       added to the difference
+    keepdims  keep the last axis with size 1; `keepdim` works too
     returns   (...); the gradient of a length of 0 is 0
     >>> import bedplate as bp
     >>> x, y = bp.tensor([3.0, 4.0]), bp.tensor([0.0, 0.0])

@@ -1,8 +1,10 @@
-"""The kernels of scatter_add: zeros with rows[i] added to row indices[i], in the order of i.
+"""The kernels of scatter: rows[i] joined into row indices[i], in the order of i.
 
-    out[:] = 0                                  indices  (n,)           int64, in [0, n_rows)
+    out[:] = start                              indices  (n,)           int64, in [0, n_rows)
     for i in range(n):                          rows     (n, width)     any strides
-        out[indices[i]] += rows[i]              out      (n_rows, width)
+        out[indices[i]] = join(out[...], rows[i])   out  (n_rows, width)
+
+`join` and its start are a row of JOINS. The kernel `last_writer` tells only which i came last.
 
 Two launches. The first sorts the numbers i by destination, keeping their order (a counting sort,
 serial, a few nanoseconds a row). The second owns blocks of destination rows and columns: it adds
@@ -16,9 +18,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from bedplate.dtypes import DType
 from bedplate.kernel import (
     Value,
     cast,
+    constant,
     f32,
     from_dtype,
     gather,
@@ -28,6 +32,7 @@ from bedplate.kernel import (
     kernel,
     load,
     loop,
+    maximum,
     minimum,
     otherwise,
     ptr,
@@ -39,21 +44,56 @@ from bedplate.kernel import (
     when,
     word_int,
     word_pointer,
-    zeros,
 )
-from bedplate.kernel.types import Type
+from bedplate.ops.reduce import greatest, least
 
 # a work item: some KiB of output, so that taking one costs little beside it
 BLOCK_ROWS = 8
 BLOCK_COLUMNS = 256
 # vectors in flight: the latency of an addition (4 cycles) with one load a cycle
 UNROLL = 4
+# how two values become one, and where that starts from, by dtype
+JOINS: dict[str, tuple[Any, Any]] = {
+    "sum": (lambda a, b: a + b, lambda dtype: 0),
+    "prod": (lambda a, b: a * b, lambda dtype: 1),
+    "amax": (maximum, least),
+    "amin": (minimum, greatest),
+}
 
 
 def lower_scatter_add(
     builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None
 ) -> None:
-    """Enter the two launches."""
+    """Enter the launches of sums."""
+    _enter(builder, inputs, outputs, "sum")
+
+
+def lower_scatter_reduce(
+    builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None
+) -> None:
+    """Enter the launches of the join that the node names."""
+    _enter(builder, inputs, outputs, node.attributes["reduce"])
+
+
+def lower_last_writer(
+    builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None
+) -> None:
+    """Enter the one launch."""
+    (indices,), (out,) = inputs, outputs
+    (count,), (n_rows,) = indices.shape, out.shape
+    builder.launch(
+        last_writer,
+        [indices, indices.strides[0], count, out, n_rows],
+        1,
+        reads=[indices.buffer],
+        writes=[out.buffer],
+        nbytes=float(16 * count + 8 * n_rows),
+        name="last_writer",
+    )
+
+
+def _enter(builder: Any, inputs: Any, outputs: Any, join: str) -> None:
+    """The sort by destination, and the join."""
     (indices, rows), (out,) = inputs, outputs
     (count, width), n_rows = rows.shape, out.shape[0]
     if n_rows * width == 0:
@@ -66,17 +106,17 @@ def lower_scatter_add(
         reads=[indices.buffer],
         writes=[ends, order],
         nbytes=float(32 * count + 24 * n_rows),
-        name="scatter_add_sort",
+        name="scatter_sort",
     )
     builder.launch(
-        make_add_rows(from_dtype(rows.dtype), rows.strides[1] == 1),
+        make_join_rows(rows.dtype, rows.strides[1] == 1, join),
         [ends, order, rows, *rows.strides, out, n_rows, width],
         -(-n_rows // BLOCK_ROWS) * -(-width // BLOCK_COLUMNS),
         reads=[ends, order, rows.buffer],
         writes=[out.buffer],
         flops=float(count * width),
         nbytes=float((count + n_rows) * width * rows.dtype.itemsize),
-        name="scatter_add",
+        name=f"scatter_{join}",
     )
 
 
@@ -101,14 +141,29 @@ def sort_by_destination(args: ptr(i64), begin: i64, end: i64, worker: i64):
             store(place, free + 1)
 
 
+@kernel
+def last_writer(args: ptr(i64), begin: i64, end: i64, worker: i64):
+    """out[row]: the last i with indices[i] = row, or -1; a few nanoseconds an index, serial."""
+    indices, step, count = word_pointer(args, 0, i64), word_int(args, 1), word_int(args, 2)
+    out, n_rows = word_pointer(args, 3, i64), word_int(args, 4)
+    for _ in loop(begin, end):
+        for row in loop(n_rows):
+            store(out + row, -1)
+        for i in loop(count):
+            store(out + load(indices + i * step), i)
+
+
 @functools.cache
-def make_add_rows(element: Type, side_by_side: bool) -> Any:
-    """The kernel for rows of `element`, whose columns lie side by side or at a stride."""
-    total = f32 if element.is_float and element.bits == 16 else element
+def make_join_rows(dtype: DType, side_by_side: bool, join: str) -> Any:
+    """The kernel for rows of `dtype`, whose columns lie side by side or at a stride."""
+    element = from_dtype(dtype)
+    total = f32 if element.is_narrow_float else element
+    joined, start_of = JOINS[join]
+    neutral = start_of(dtype)
     lanes = min(host().lanes(total), BLOCK_COLUMNS // UNROLL)
 
     @kernel
-    def add_rows(args: ptr(i64), begin: i64, end: i64, worker: i64):
+    def join_rows(args: ptr(i64), begin: i64, end: i64, worker: i64):
         ends, order = word_pointer(args, 0, i64), word_pointer(args, 1, i64)
         rows = word_pointer(args, 2, element)
         row_step, column_step = word_int(args, 3), word_int(args, 4)
@@ -129,29 +184,29 @@ def make_add_rows(element: Type, side_by_side: bool) -> Any:
                         return columns + load(order + s) * row_step
 
                     with when(column + lanes * UNROLL <= last):
-                        _add(place, source, start, stop, column_step, None)
+                        _join(place, source, start, stop, column_step, None)
                     with otherwise():
-                        _add(place, source, start, stop, column_step, last - column)
+                        _join(place, source, start, stop, column_step, last - column)
 
-    def _add(
+    def _join(
         place: Value, source: Any, start: Value, stop: Value, step: Value, left: Value | None
     ) -> None:
-        """Sum UNROLL vectors of columns over the sources; only `left` columns if given."""
+        """Join UNROLL vectors of columns over the sources; only `left` columns if given."""
         masks = [
             None if left is None else tail_mask(left - v * lanes, lanes) for v in range(UNROLL)
         ]
-        sums = [var(zeros(total, lanes)) for _ in range(UNROLL)]
+        totals = [var(constant(total, neutral, lanes)) for _ in range(UNROLL)]
         for s in loop(start, stop):
             columns = source(s)
             for v in range(UNROLL):
                 value = _load_columns(columns + v * lanes * step, step, masks[v])
-                sums[v].set(sums[v].get() + cast(value, total))
+                totals[v].set(joined(totals[v].get(), cast(value, total)))
         for v in range(UNROLL):
-            store(place + v * lanes, cast(sums[v].get(), element), mask=masks[v])
+            store(place + v * lanes, cast(totals[v].get(), element), mask=masks[v])
 
     def _load_columns(columns: Value, step: Value, mask: Value | None) -> Value:
         if side_by_side:
             return load(columns, lanes, mask=mask)
         return gather(columns, iota(i64, lanes) * splat(step, lanes), mask=mask)
 
-    return add_rows
+    return join_rows

@@ -23,6 +23,7 @@ from bedplate.ops.build import is_number, number
 from bedplate.ops.convert import checked_index, where
 from bedplate.ops.gather import TAKE
 from bedplate.ops.indexing import get_item, region, set_item
+from bedplate.ops.scatter import replaced_rows
 from bedplate.tensor.data import to_array
 
 FULL = slice(None)
@@ -145,15 +146,21 @@ def _checked(item: _Array, axis: int, size: int) -> Any:
 
 def _take(x: Any, arrays: list[tuple[Any, Any]], first: bool) -> Any:
     """The index arrays applied to the rest of the key: (axis of x, index) for each."""
+    order, place, sizes = _index_axes_together(x, arrays, first)
+    x = x.permute(order)
+    x = x.reshape((*x.shape[:place], math.prod(sizes), *x.shape[place + len(sizes) :]))
+    index = x._lift(_merged([index for _, index in arrays], sizes))
+    return x._apply(TAKE, (x, index), {"axis": place})
+
+
+def _index_axes_together(
+    x: Any, arrays: list[tuple[Any, Any]], first: bool
+) -> tuple[list[int], int, list[int]]:
+    """The axes of x with those of the index arrays side by side; where they stand; their sizes."""
     axes = [axis for axis, _ in arrays]
     others = [axis for axis in range(len(x.shape)) if axis not in axes]
     place = 0 if first else axes[0]
-    order = others[:place] + axes + others[place:]
-    sizes = [x.shape[axis] for axis in axes]
-    x = x.permute(order)
-    x = x.reshape((*x.shape[:place], math.prod(sizes), *x.shape[place + len(axes) :]))
-    index = x._lift(_merged([index for _, index in arrays], sizes))
-    return x._apply(TAKE, (x, index), {"axis": place})
+    return others[:place] + axes + others[place:], place, [x.shape[axis] for axis in axes]
 
 
 def _merged(indices: list[Any], sizes: list[int]) -> Any:
@@ -211,20 +218,30 @@ def _whole_mask(x: Any, items: list[Any], value: Any) -> Any:
 def _put_arrays(x: Any, items: list[Any], value: Any) -> Any:
     """Assignment through index arrays: the last value that an element is given stays."""
     items = _resolved(items)
-    for axis, item in _axes_of_arrays(items, len(x.shape)).items():
-        item.index = item.index.numpy() if hasattr(item.index, "_node") else item.index
-        item.index = _checked(item, axis, x.shape[axis])
-    key = tuple(item.index if isinstance(item, _Array) else item for item in items)
-    count = math.prod(x.shape)
-    places = np.arange(count).reshape(x.shape)[key]
-    if not places.size:
-        return x
-    value = _expanded(value, places.shape).reshape((-1,))
-    winner = np.full(count, -1)
-    winner[places.reshape(-1)] = np.arange(places.size)
-    winner = winner.reshape(x.shape)
-    taken = x._apply(TAKE, (value, x._lift(np.maximum(winner, 0))), {"axis": 0})
-    return where(x._lift(winner >= 0), taken, x)
+    key = tuple(FULL if isinstance(item, _Array) else item for item in items)
+    chosen = region(x, key)
+    places = _axes_of_arrays(items, len(x.shape))
+    arrays = [
+        (chosen.axes[axis], _checked(item, axis, x.shape[axis])) for axis, item in places.items()
+    ]
+    changed = _put(get_item(x, key), arrays, _is_first(items), value)
+    if math.prod(chosen.shape) == math.prod(x.shape) and set(chosen.steps) == {1}:
+        return changed.reshape(x.shape)
+    return set_item(x, key, changed)
+
+
+def _put(x: Any, arrays: list[tuple[Any, Any]], first: bool, value: Any) -> Any:
+    """x with `value` where the index arrays point: (axis of x, index) for each."""
+    order, place, sizes = _index_axes_together(x, arrays, first)
+    moved = x.permute(order)
+    before, after = moved.shape[:place], moved.shape[place + len(sizes) :]
+    index = x._lift(_merged([index for _, index in arrays], sizes))
+    value = _expanded(value, (*before, *index.shape, *after))
+    rows = moved.reshape((*before, math.prod(sizes), *after)).moveaxis(place, 0)
+    values = value.reshape((*before, math.prod(index.shape), *after)).moveaxis(place, 0)
+    changed = replaced_rows(rows, index.reshape((-1,)), values).moveaxis(0, place)
+    back = tuple(order.index(axis) for axis in range(len(order)))
+    return changed.reshape(moved.shape).permute(back)
 
 
 def _expanded(value: Any, shape: Shape) -> Any:
