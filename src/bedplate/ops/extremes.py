@@ -11,7 +11,7 @@ from bedplate.ops.arithmetic import COUNTS, multiply
 from bedplate.ops.build import Value, number, promoted, sum_to
 from bedplate.ops.comparison import equal, greater, greater_equal, less, less_equal, logical_and
 from bedplate.ops.convert import where
-from bedplate.ops.elementwise import NUMBERS, binary, row
+from bedplate.ops.elementwise import NUMBERS, binary, refuse_dtype, row
 from bedplate.ops.record import apply
 from bedplate.ops.samples import mixed, two
 
@@ -136,5 +136,7 @@ def _bounds(x: Value) -> tuple[bool | int | float, bool | int | float]:
     """The least and the greatest number of the dtype of x."""
     if x.dtype.is_float:
         return float("-inf"), float("inf")
+    if x.dtype.kind == "c":
+        refuse_dtype("clip", (x,), NUMBERS)
     info = np.iinfo(x.dtype.numpy)
     return int(info.min), int(info.max)

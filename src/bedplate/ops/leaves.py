@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bedplate.dtypes import ALL, DType, rounded
+from bedplate.errors import DTypeError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node, Shape
 from bedplate.ops.record import NoGradient, Op, Sample, register
 
@@ -69,9 +70,15 @@ _cache: dict[tuple[Any, ...], Node] = {}
 def constant(value: Scalar, dtype: DType, device: Any) -> Node:
     """The node of a Python number; equal constants share one node.
 
-    value   converted to the kind of dtype
+    value   real; converted to the kind of dtype
+    raises  DTypeError for a complex number
     """
     kind = dtype.kind
+    if isinstance(value, complex):
+        raise DTypeError(
+            f"the complex number {value} does not become {dtype}\n"
+            "  give its real part, or a complex dtype"
+        )
     value = float(value) if kind == "f" else bool(value) if kind == "b" else int(value)
     found = _cache.get((value, dtype))
     # one that somebody read holds memory by now, and is no plain number for the compiler

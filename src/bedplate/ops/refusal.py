@@ -37,8 +37,12 @@ def _table(inputs: dict[str, Any]) -> list[str]:
 
 def _describe(value: Any) -> tuple[str, str, str]:
     node = getattr(value, "_node", value)
-    if getattr(node, "op", None) is not None and node.op.name == "constant":
+    name = "" if getattr(node, "op", None) is None else node.op.name
+    parts = getattr(node, "inputs", ())
+    if name == "constant":
         origin = f"the number {node.attributes['value']}"
+    elif name == "complex" and all(part.op.name == "constant" for part in parts):
+        origin = f"the number {complex(*[part.attributes['value'] for part in parts])}"
     else:
         origin = f"made at {node.line() if hasattr(node, 'line') else 'unknown line'}"
     return str(tuple(node.shape)), str(node.dtype), origin

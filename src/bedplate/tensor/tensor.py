@@ -508,7 +508,8 @@ def _node_of(data: Any, device: Device | str | None, dtype: Any) -> Node:
     array = to_array(data, wanted)
     if wanted is None or array.dtype == wanted.numpy:
         return leaf_node(array, place)
-    if array.dtype.kind == "f" and wanted.kind in "biu":  # with our rules for what does not fit
+    # with our rules for what does not fit
+    if array.dtype.kind == "c" or (array.dtype.kind == "f" and wanted.kind in "biu"):
         return wrap(leaf_node(array, place)).astype(wanted)._node
     return leaf_node(rounded(array, wanted.numpy), place)
 
