@@ -167,7 +167,9 @@ def refuse_dtype(name: str, inputs: tuple[Any, ...], accepted: tuple[DType, ...]
     """Refuse the dtype of the first input, with what would be accepted."""
     advice = [f"expected one of {', '.join(d.name for d in accepted)}"]
     if inputs[0].dtype.kind == "c":
-        advice.append("complex numbers have none: take bp.real(z), bp.imag(z) or bp.abs(z) first")
+        advice.append(
+            "it is not defined for complex numbers: take bp.real(z), bp.imag(z) or bp.abs(z) first"
+        )
     refuse_inputs(DTypeError, name, "no such op for this dtype", inputs, *advice)
 
 
