@@ -1,10 +1,8 @@
-"""Random numbers from a counter: Philox 4x32-10, so that a value depends on the seed, on how
-many draws came before, and on its place, and on nothing else.
+"""Random values of many kinds, each made of the bits of one draw (see philox.py).
 
-A state is a uint32 value of shape (4,): the key (seed) and the number of draws, low words first.
-Each draw uses the state as it is; `advanced` gives that of the next.
-
-source  Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"
+Every function takes the state of a generator and a shape; what it gives depends on these and on
+its arguments alone. Numbers that place or spread a distribution may be values: they broadcast to
+the shape, and have a gradient through the result.
 """
 
 from __future__ import annotations
@@ -14,159 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from bedplate import kernel as language
-from bedplate.dtypes import (
-    DType,
-    as_dtype,
-    bfloat16,
-    float16,
-    float32,
-    float64,
-    int32,
-    int64,
-    uint32,
-    uint64,
-)
-from bedplate.errors import DTypeError
-from bedplate.graph.node import Attributes, Shape
-from bedplate.ops.arithmetic import add, multiply, remainder
+from bedplate.dtypes import DType, as_dtype, float32, float64, int32, int64, uint64
+from bedplate.errors import DTypeError, ShapeError
+from bedplate.graph.node import Shape
+from bedplate.ops.arithmetic import add, multiply, negative
 from bedplate.ops.bits import bitwise_and, bitwise_right_shift
-from bedplate.ops.build import Value, as_type, broadcast_shapes, number
+from bedplate.ops.build import Value, as_type, is_number, number
 from bedplate.ops.comparison import equal, greater_equal, less
 from bedplate.ops.convert import where
-from bedplate.ops.creation import full, index_along
+from bedplate.ops.exponential import log, log1p
+from bedplate.ops.extremes import maximum, minimum
+from bedplate.ops.philox import PHILOX as PHILOX
+from bedplate.ops.philox import advanced as advanced
+from bedplate.ops.philox import drawn, unit, words
+from bedplate.ops.philox import seed_words as seed_words
 from bedplate.ops.quantile import normal_quantile
-from bedplate.ops.record import NoGradient, Op, Sample, apply, register
-from bedplate.ops.refusal import refuse_inputs
-from bedplate.ops.regions import concat, narrow
-from bedplate.ops.samples import mixed
-from bedplate.ops.views import reshape
+from bedplate.ops.refusal import refuse
 
-ROUNDS = 10
-# multipliers and key increments of Philox 4x32: table 2 and section 5.1 of the paper
-MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-INCREMENTS = (0x9E3779B9, 0xBB67AE85)
-WORD = 0xFFFFFFFF
-# bits of a word that make a float below 1 without rounding up to it
-PRECISION = {float32: 24, float16: 11, bfloat16: 8}
-
-
-def _philox_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
-    if any(value.dtype is not uint32 for value in inputs):
-        refuse_inputs(DTypeError, "philox", "all inputs must be uint32", inputs)
-    return broadcast_shapes("philox", inputs), uint64 if attributes["pair"] else uint32
-
-
-def _philox_reference(*words: Any, word: int, pair: bool) -> Any:
-    x0, x1, x2, x3, k0, k1 = (a.astype(np.uint64) for a in np.broadcast_arrays(*words))
-    mask, shift = np.uint64(WORD), np.uint64(32)
-    for _ in range(ROUNDS):
-        p0, p1 = x0 * np.uint64(MULTIPLIERS[0]), x2 * np.uint64(MULTIPLIERS[1])
-        x0, x1, x2, x3 = (p1 >> shift) ^ x1 ^ k0, p1 & mask, (p0 >> shift) ^ x3 ^ k1, p0 & mask
-        k0 = (k0 + np.uint64(INCREMENTS[0])) & mask
-        k1 = (k1 + np.uint64(INCREMENTS[1])) & mask
-    result = (x0, x1, x2, x3)
-    if pair:
-        return np.asarray(result[word] | result[word + 1] << shift)
-    return np.asarray(result[word]).astype(np.uint32)
-
-
-def _philox_emit(dtype: Any, values: Any, attributes: Attributes) -> Any:
-    """The rounds stay a loop: unrolled they are 300 instructions wherever a number is drawn."""
-    cells = [language.var(value) for value in values]
-    for _ in language.loop(ROUNDS):
-        x0, x1, x2, x3, k0, k1 = (cell.get() for cell in cells)
-        low0, high0 = x0 * MULTIPLIERS[0], language.mul_high(x0, MULTIPLIERS[0])
-        low1, high1 = x2 * MULTIPLIERS[1], language.mul_high(x2, MULTIPLIERS[1])
-        after = (high1 ^ x1 ^ k0, low1, high0 ^ x3 ^ k1, low0)
-        for cell, value in zip(
-            cells, (*after, k0 + INCREMENTS[0], k1 + INCREMENTS[1]), strict=True
-        ):
-            cell.set(value)
-    word = attributes["word"]
-    if not attributes["pair"]:
-        return cells[word].get()
-    low, high = (language.cast(cell.get(), dtype) for cell in cells[word : word + 2])
-    return low | (high << 32)
-
-
-def _philox_sample(word: int, pair: bool) -> Sample:
-    return mixed(
-        lambda r: [r.integers(0, WORD + 1, (3, 7), dtype=np.uint32) for _ in range(6)],
-        f"word {word} {pair}",
-        word=word,
-        pair=pair,
-    )
-
-
-PHILOX = register(
-    Op(
-        "philox",
-        "elementwise",
-        _philox_infer,
-        reference=_philox_reference,
-        gradient=NoGradient("its values are random bits"),
-        emit=_philox_emit,
-        dtypes=(uint32,),
-        samples=(
-            *(_philox_sample(word, False) for word in range(4)),
-            *(_philox_sample(word, True) for word in (0, 2)),
-        ),
-        doc="Word `word` of Philox 4x32-10 for a counter of four words and a key of two; as a "
-        "`pair` with the next word above it, in 64 bits.",
-    )
-)
-
-
-def seed_words(seed: int) -> tuple[int, int, int, int]:
-    """The state of a seed, before any draw."""
-    return seed & WORD, (seed >> 32) & WORD, 0, 0
-
-
-def advanced(state: Value) -> Value:
-    """The state after one more draw."""
-    low, high = add(narrow(state, 0, 2, 1), 1), narrow(state, 0, 3, 1)
-    high = where(equal(low, 0), add(high, 1), high)
-    return concat([narrow(state, 0, 0, 2), low, high])
-
-
-def _drawn(state: Value, shape: Shape, word: int, pair: bool) -> Value:
-    """The random bits of each place of a shape: uint32, or uint64 for a pair of words."""
-    size = math.prod(shape)
-    key_low, key_high, draw_low, draw_high = (narrow(state, 0, i, 1) for i in range(4))
-    if size <= WORD:
-        low, high = index_along(state, 0, (size,), uint32), full(state, (1,), 0, uint32)
-    else:
-        index = index_along(state, 0, (size,), int64)
-        low = as_type(bitwise_and(index, WORD), uint32)
-        high = as_type(bitwise_right_shift(index, 32), uint32)
-    inputs = (low, high, draw_low, draw_high, key_low, key_high)
-    return reshape(apply(PHILOX, inputs, {"word": word, "pair": pair}), shape)
-
-
-def words(state: Value, shape: Shape, count: int) -> tuple[Value, ...]:
-    """`count` (1, 2 or 4) independent uint32 values of a shape, from one draw."""
-    if count == 1:
-        return (_drawn(state, shape, 0, pair=False),)
-    pairs = [_drawn(state, shape, word, pair=True) for word in range(0, count, 2)]
-    halves = [
-        (as_type(both, uint32), as_type(bitwise_right_shift(both, 32), uint32)) for both in pairs
-    ]
-    return tuple(word for pair in halves for word in pair)
-
-
-def unit(bits: tuple[Value, ...], dtype: DType) -> Value:
-    """Uniform numbers in [0, 1) from words: their top bits, so that 1 is never reached.
-
-    bits     one word, or two for float64
-    """
-    if dtype is float64:
-        high = as_type(bitwise_right_shift(bits[0], 5), float64)
-        low = as_type(bitwise_right_shift(bits[1], 6), float64)
-        return multiply(add(multiply(high, 2.0**26), low), 2.0**-53)
-    precision = PRECISION[dtype]
-    top = as_type(bitwise_right_shift(bits[0], 32 - precision), int32)
-    return multiply(as_type(top, dtype), 2.0**-precision)
+# below this share of the normal distribution float32 has no small numbers left
+LEAST_SHARE = 1e-30
 
 
 def as_random_dtype(op: str, dtype: Any) -> DType:
@@ -180,58 +44,221 @@ def as_random_dtype(op: str, dtype: Any) -> DType:
     return found
 
 
+def _drawn_in(dtype: DType) -> DType:
+    """The dtype in which numbers are computed before they are narrowed once."""
+    return float64 if dtype is float64 else float32
+
+
+def _require_finite(op: str, **numbers: Any) -> None:
+    for name, value in numbers.items():
+        if is_number(value) and not math.isfinite(value):
+            raise ValueError(f"{op}: {name} must be finite, got {value}")
+
+
+def _require_spread(op: str, name: str, value: Any) -> None:
+    if is_number(value) and not 0 <= value < math.inf:
+        raise ValueError(f"{op}: {name} must be finite and not negative, got {value}")
+
+
+def _require_probability(op: str, value: Any) -> None:
+    if is_number(value) and not 0 <= value <= 1:
+        raise ValueError(f"{op}: a probability lies in [0, 1], got {value}")
+
+
+def _placed(op: str, numbers: Value, place: Any, spread: Any) -> Value:
+    """numbers * spread + place, in the shape of the numbers."""
+    return _in_shape(op, add(multiply(numbers, spread), place), numbers.shape)
+
+
+def _in_shape(op: str, result: Value, shape: Shape) -> Value:
+    if result.shape != shape:
+        refuse(
+            ShapeError, op, f"its arguments do not broadcast to the shape {shape}",
+            {"result": result}, "give the shape of the result, with all its axes",
+        )  # fmt: skip
+    return result
+
+
 def uniform(
-    state: Value, shape: Shape, low: float = 0.0, high: float = 1.0, dtype: Any = float32
+    state: Value, shape: Shape, low: Any = 0.0, high: Any = 1.0, dtype: Any = float32
 ) -> Value:
     """Uniform numbers in [low, high).
 
-    state    (4,) uint32, see the head of this file
+    state    (4,) uint32, see philox.py
     dtype    a float; float32 has 24 random bits, float64 53, float16 11, bfloat16 8
     """
     dtype = as_random_dtype("uniform", dtype)
+    _require_finite("uniform", low=low, high=high)
     numbers = unit(words(state, shape, 2 if dtype is float64 else 1), dtype)
+    if not (is_number(low) and is_number(high)):
+        return _placed("uniform", numbers, low, high - low)
     if (low, high) == (0.0, 1.0):
         return numbers
-    return add(multiply(numbers, high - low), low)
+    with np.errstate(over="ignore"):
+        width = float(np.asarray(high - low, dtype.numpy))
+    if low > high or width == math.inf:
+        raise ValueError(f"uniform: no numbers of {dtype} in [{low}, {high})")
+    result = add(multiply(numbers, high - low), low)
+    # the sum may round up to the bound
+    return minimum(result, _below(high, dtype)) if low < high else result
+
+
+def _below(bound: float, dtype: DType) -> float:
+    """The largest number of a dtype that is less than `bound`."""
+    nearest = np.asarray(bound, dtype.numpy)
+    least = np.asarray(-np.inf, dtype.numpy)
+    return float(nearest if float(nearest) < bound else np.nextafter(nearest, least))
 
 
 def normal(
-    state: Value, shape: Shape, mean: float = 0.0, std: float = 1.0, dtype: Any = float32
+    state: Value, shape: Shape, mean: Any = 0.0, std: Any = 1.0, dtype: Any = float32
 ) -> Value:
     """Normal numbers: the quantiles of the middles of 2^23 (float64: 2^52) equal intervals.
 
-    state    (4,) uint32, see the head of this file
+    state    (4,) uint32, see philox.py
     dtype    a float; float16 and bfloat16 are drawn in float32 and narrowed; the largest
              float32 is 5.3 standard deviations away, the largest float64 8.2
     """
     target = as_random_dtype("normal", dtype)
-    if target is float64:
-        place = as_type(bitwise_right_shift(_drawn(state, shape, 0, pair=True), 12), int64)
-        middle = multiply(add(as_type(place, float64), 0.5), 2.0**-52)
+    _require_finite("normal", mean=mean)
+    _require_spread("normal", "std", std)
+    numbers = normal_quantile(_middle(state, shape, _drawn_in(target)))
+    return as_type(_placed("normal", numbers, mean, std), target)
+
+
+def _middle(state: Value, shape: Shape, dtype: DType) -> Value:
+    """The middles of 2^23 or 2^52 equal intervals of (0, 1), each as likely as any."""
+    if dtype is float64:
+        place = as_type(bitwise_right_shift(drawn(state, shape, 0, pair=True), 12), int64)
+        return multiply(add(as_type(place, float64), 0.5), 2.0**-52)
+    place = as_type(bitwise_right_shift(drawn(state, shape, 0, pair=False), 9), int32)
+    return multiply(add(as_type(place, float32), 0.5), 2.0**-23)
+
+
+def truncated_normal(
+    state: Value, shape: Shape, mean: float = 0.0, std: float = 1.0, low: float = -2.0,
+    high: float = 2.0, dtype: Any = float32,
+) -> Value:  # fmt: skip
+    """Normal numbers under the condition that they lie in [low, high].
+
+    The quantiles of uniform numbers between the shares of the bounds; the upper tail is drawn as
+    the lower one and mirrored, where shares are small and therefore exact.
+
+    source   Devroye 1986, "Non-uniform random variate generation", section II.2
+    """
+    target = as_random_dtype("truncated_normal", dtype)
+    _require_finite("truncated_normal", mean=mean)
+    _require_spread("truncated_normal", "std", std)
+    if not low < high or std == 0:
+        raise ValueError(
+            f"truncated_normal: no interval, or no spread: [{low}, {high}] with std {std}"
+        )
+    first, last = (low - mean) / std, (high - mean) / std
+    mirrored = first > 0
+    if mirrored:
+        first, last = -last, -first
+    below, above = (math.erfc(-end / math.sqrt(2)) / 2 for end in (first, last))
+    if not below < above:
+        raise ValueError(f"truncated_normal: [{low}, {high}] is too far from the mean {mean}")
+    exact = target is float64 or above < LEAST_SHARE
+    share = _middle(state, shape, float64 if exact else float32)
+    numbers = normal_quantile(add(multiply(share, above - below), below))
+    result = add(multiply(numbers, -std if mirrored else std), mean)
+    return as_type(maximum(minimum(result, high), low), target)
+
+
+def _positive(state: Value, shape: Shape, dtype: DType) -> Value:
+    """Uniform numbers in (0, 1) with all bits of a word, so that small ones are exact too."""
+    if dtype is float64:
+        bits, scale, most = drawn(state, shape, 0, pair=True), 2.0**-64, 1 - 2.0**-53
     else:
-        place = as_type(bitwise_right_shift(_drawn(state, shape, 0, pair=False), 9), int32)
-        middle = multiply(add(as_type(place, float32), 0.5), 2.0**-23)
-    return as_type(add(multiply(normal_quantile(middle), std), mean), target)
+        bits, scale, most = drawn(state, shape, 0, pair=False), 2.0**-32, 1 - 2.0**-24
+    return minimum(multiply(add(as_type(bits, dtype), 0.5), scale), most)
 
 
-def bernoulli(state: Value, shape: Shape, probability: float) -> Value:
-    """True with the given probability."""
-    if not 0 <= probability <= 1:
-        raise ValueError(f"bernoulli: a probability lies in [0, 1], got {probability}")
+def _exponential(state: Value, shape: Shape, dtype: DType) -> Value:
+    return negative(log1p(negative(_positive(state, shape, dtype))))
+
+
+def exponential(state: Value, shape: Shape, scale: Any = 1.0, dtype: Any = float32) -> Value:
+    """Exponential numbers of a mean: scale * -log(1 - u), always positive and finite."""
+    target = as_random_dtype("exponential", dtype)
+    _require_spread("exponential", "scale", scale)
+    numbers = _exponential(state, shape, _drawn_in(target))
+    return as_type(_in_shape("exponential", multiply(numbers, scale), shape), target)
+
+
+def laplace(
+    state: Value, shape: Shape, mean: Any = 0.0, scale: Any = 1.0, dtype: Any = float32
+) -> Value:
+    """Laplace numbers: exponential to either side of the mean."""
+    target = as_random_dtype("laplace", dtype)
+    _require_finite("laplace", mean=mean)
+    _require_spread("laplace", "scale", scale)
+    size = _exponential(state, shape, _drawn_in(target))
+    side = bitwise_and(drawn(state, shape, 2, pair=False), 1)
+    numbers = where(equal(side, 0), size, negative(size))
+    return as_type(_placed("laplace", numbers, mean, scale), target)
+
+
+def gumbel(
+    state: Value, shape: Shape, mean: Any = 0.0, scale: Any = 1.0, dtype: Any = float32
+) -> Value:
+    """Gumbel numbers: mean - scale * log of an exponential number."""
+    target = as_random_dtype("gumbel", dtype)
+    _require_finite("gumbel", mean=mean)
+    _require_spread("gumbel", "scale", scale)
+    numbers = negative(log(_exponential(state, shape, _drawn_in(target))))
+    return as_type(_placed("gumbel", numbers, mean, scale), target)
+
+
+def bernoulli(state: Value, shape: Shape, probability: Any) -> Value:
+    """True with the given probability, which is a number (exact to 2^-32) or a value."""
+    _require_probability("bernoulli", probability)
+    if not is_number(probability):
+        dtype = float64 if probability.dtype is float64 else float32
+        result = less(uniform(state, shape, dtype=dtype), as_type(probability, dtype))
+        return _in_shape("bernoulli", result, shape)
     threshold = round(probability * 2**32)
     (word,) = words(state, shape, 1)
-    if threshold > WORD:
+    if threshold >= 2**32:
         return greater_equal(word, 0)
     return less(word, threshold)
 
 
 def randint(state: Value, shape: Shape, low: int, high: int, dtype: Any = int64) -> Value:
     """Uniform integers in [low, high); the bias is below (high - low) / 2^64."""
+    target = as_dtype(dtype)
     if high <= low:
         raise ValueError(f"randint: no integer in [{low}, {high})")
-    bits = _drawn(state, shape, 0, pair=True)
-    place = as_type(remainder(bits, number(bits, high - low)), int64)
-    return as_type(add(place, low), as_dtype(dtype))
+    if not target.is_integer:
+        raise DTypeError(f"randint: integers are drawn, not {target}")
+    info = np.iinfo(target.numpy)
+    if low < info.min or high - 1 > info.max:
+        raise ValueError(f"randint: [{low}, {high}) does not fit {target}")
+    place = _scaled(drawn(state, shape, 0, pair=True), high - low)
+    wide = uint64 if target is uint64 else int64
+    return as_type(add(as_type(place, wide), number(place, low, wide)), target)
+
+
+def _scaled(bits: Value, count: int) -> Value:
+    """The upper half of bits * count: uniform in [0, count), without a division."""
+    if count == 2**64:
+        return bits
+    high, low = bitwise_right_shift(bits, 32), bitwise_and(bits, 2**32 - 1)
+    if count <= 2**32:
+        carry = bitwise_right_shift(multiply(low, count), 32)
+        return bitwise_right_shift(add(multiply(high, count), carry), 32)
+    top, rest = count >> 32, count & (2**32 - 1)
+    middle = bitwise_right_shift(multiply(low, rest), 32)
+    first, second = multiply(high, rest), multiply(low, top)
+    middle = add(middle, add(_low_half(first), _low_half(second)))
+    upper = add(bitwise_right_shift(first, 32), bitwise_right_shift(second, 32))
+    return add(add(multiply(high, top), upper), bitwise_right_shift(middle, 32))
+
+
+def _low_half(x: Value) -> Value:
+    return bitwise_and(x, 2**32 - 1)
 
 
 def dropout(state: Value, x: Value, probability: float = 0.5) -> Value:
@@ -241,8 +268,7 @@ def dropout(state: Value, x: Value, probability: float = 0.5) -> Value:
 
     source   Srivastava et al. 2014, JMLR 15
     """
-    if not 0 <= probability <= 1:
-        raise ValueError(f"dropout: a probability lies in [0, 1], got {probability}")
+    _require_probability("dropout", probability)
     if probability == 0:
         return x._alias()
     kept = bernoulli(state, x.shape, 1 - probability)
