@@ -37,7 +37,10 @@ def call_numpy(
     except BaseException as error:
         fault = error.with_traceback(None)
     arrays.clear()
-    raise fault
+    try:
+        raise fault
+    finally:
+        del fault  # it holds this frame, which must not hold it
 
 
 def _in_words(op: Any, fault: str, arrays: list[Any], line: str) -> LinAlgError:
