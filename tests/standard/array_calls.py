@@ -373,7 +373,7 @@ def searched(draw: Any) -> Call:
 
 @st.composite
 def members(draw: Any) -> Call:
-    kind = draw(kinds_of(REAL))
+    kind = draw(kinds_of(INTEGERS))
     few = elements(kind, 0, 4, False)
     a, b = (draw(hnp.arrays(kind, SMALL_SHAPES, elements=few)) for _ in range(2))
     form = draw(st.sampled_from(["arrays", "left", "right"]))

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.standard import array_calls, elementwise_calls, reduction_calls
+from tests.standard import array_calls, elementwise_calls, linear_calls, reduction_calls
 from tests.standard.calls import check
 
 TABLES = {
     "": elementwise_calls.CALLS | array_calls.CALLS | reduction_calls.CALLS,
+    "linear ": linear_calls.CALLS,
     "complex ": elementwise_calls.COMPLEX_CALLS,
     "special ": reduction_calls.SPECIAL,
 }

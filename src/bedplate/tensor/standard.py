@@ -120,7 +120,7 @@ class Standard:
             )
         return sys.modules[__name__.partition(".")[0]]
 
-    def to_device(self: Any, device: Device | str, /, *, stream: Any = None) -> Any:
+    def to_device(self: Any, device: Device | str, /, stream: Any = None) -> Any:
         """The same value on a device; the tensor itself if it is there.
 
         stream   None or a `Stream`: values are handed over when they are computed
