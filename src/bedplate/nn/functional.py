@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bedplate.nn.attention import attention
 from bedplate.nn.noise import dropout, gumbel_softmax, rrelu
-from bedplate.ops.activations import gelu, relu, sigmoid, silu, softplus
+from bedplate.nn.scaled_attention import scaled_dot_product_attention
 from bedplate.ops.convolution import (
     conv1d,
     conv2d,
@@ -13,12 +13,7 @@ from bedplate.ops.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
-from bedplate.ops.gather import embedding
-from bedplate.ops.losses import cross_entropy
-from bedplate.ops.regression_losses import mse_loss
 from bedplate.ops.rope import rope, swiglu
-from bedplate.ops.softmax import log_softmax, logsumexp, softmax
-from bedplate.ops.trigonometry import tanh
 from bedplate.tensor import Tensor, network
 from bedplate.tensor.network import *
 
@@ -44,23 +39,12 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
-    "cross_entropy",
     "dropout",
-    "embedding",
-    "gelu",
     "gumbel_softmax",
     "linear",
-    "log_softmax",
-    "logsumexp",
-    "mse_loss",
-    "relu",
     "rope",
     "rrelu",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "softplus",
+    "scaled_dot_product_attention",
     "swiglu",
-    "tanh",
 ]
 __all__ += network.__all__

@@ -48,6 +48,7 @@ def relu_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 def relu(x: Value) -> Value:
     """Cut off below zero: y = max(x, 0); NaN stays NaN; the gradient at 0 is 0.
 
+    also     bp.nn.functional.relu(x)
     >>> import bedplate as bp
     >>> bp.relu(bp.tensor([-1.0, 2.0])).tolist()
     [0.0, 2.0]
@@ -74,6 +75,7 @@ def sigmoid_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 def sigmoid(x: Value) -> Value:
     """The logistic function: y = 1 / (1 + exp(-x)); no overflow on either side.
 
+    also     bp.nn.functional.sigmoid(x)
     >>> import bedplate as bp
     >>> bp.sigmoid(bp.tensor([0.0, -1000.0])).tolist()
     [0.5, 0.0]
@@ -98,6 +100,7 @@ def silu(x: Value) -> Value:
     """The sigmoid linear unit: y = x sigmoid(x), also called swish.
 
     source   Elfwing et al. 2017, arXiv:1702.03118
+    also     bp.nn.functional.silu(x)
     >>> import bedplate as bp
     >>> bp.silu(bp.tensor([0.0])).tolist()
     [0.0]
@@ -174,6 +177,7 @@ def gelu(x: Value, approximate: str = "none") -> Value:
 
     approximate  "none", or "tanh": y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2
     source       Hendrycks and Gimpel 2016, arXiv:1606.08415
+    also     bp.nn.functional.gelu(x, approximate)
     >>> import bedplate as bp
     >>> bp.gelu(bp.tensor([0.0])).tolist()
     [0.0]
@@ -205,6 +209,7 @@ def softplus(x: Value, beta: float = 1.0, threshold: float | None = None) -> Val
 
     threshold  above it (of beta x) y = x, as in PyTorch; not needed here, hence None
     raises     ValueError for a beta that is not positive
+    also     bp.nn.functional.softplus(x, beta, threshold)
     >>> import bedplate as bp
     >>> bp.softplus(bp.tensor([1000.0, -1000.0])).tolist()
     [1000.0, 0.0]

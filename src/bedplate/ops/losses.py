@@ -207,6 +207,7 @@ def cross_entropy(
     cost             1 read of the logits, about 15 flops an element
     source           z-loss: Chowdhery et al. 2022, arXiv:2204.02311, section 5; smoothing:
                      Szegedy et al. 2015, arXiv:1512.00567, section 7
+    also     bp.nn.functional.cross_entropy(logits, targets, ...)
     >>> import bedplate as bp
     >>> bp.cross_entropy(bp.zeros((2, 8)), bp.tensor([1, -100])).item()
     2.079441547393799

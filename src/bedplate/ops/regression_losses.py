@@ -26,6 +26,7 @@ def mse_loss(x: Value, target: Value, reduction: str = "mean") -> Value:
     """The mean squared error: y = mean((x - target)^2).
 
     reduction  "mean", "sum" or "none"
+    also     bp.nn.functional.mse_loss(x, target, reduction)
     >>> import bedplate as bp
     >>> bp.mse_loss(bp.tensor([1.0, 3.0]), bp.tensor([1.0, 1.0])).item()
     2.0

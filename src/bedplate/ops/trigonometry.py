@@ -233,6 +233,7 @@ def tanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 def tanh(x: Value) -> Value:
     """The hyperbolic tangent.
 
+    also     bp.nn.functional.tanh(x)
     >>> import bedplate as bp
     >>> bp.tanh(bp.tensor([0.0])).tolist()
     [0.0]

@@ -105,6 +105,7 @@ from bedplate.ops.losses import cross_entropy
 from bedplate.ops.matmul import matmul
 from bedplate.ops.norms import layer_norm, rms_norm
 from bedplate.ops.order_statistics import median, quantile
+from bedplate.ops.patches import sliding_window_view
 from bedplate.ops.positions import argmax, argmin
 from bedplate.ops.quantile import normal_quantile
 from bedplate.ops.rearrange import broadcast_arrays, diff, meshgrid, repeat, roll, tile
@@ -141,6 +142,7 @@ from bedplate.ops.trigonometry import (
     tan,
     tanh,
 )
+from bedplate.ops.unfolding import unfold
 from bedplate.ops.views import (
     broadcast_to,
     expand_dims,
@@ -250,11 +252,13 @@ class Methods(Operators):
     searchsorted = searchsorted
     signbit = signbit
     sinh = sinh
+    sliding_window_view = sliding_window_view
     sort = sort
     tensordot = tensordot
     tile = tile
     topk = topk
     trace = trace
+    unfold = unfold
     unique = unique
     unique_all = unique_all
     unique_counts = unique_counts
@@ -431,6 +435,7 @@ __all__ = [
     "silu",
     "sin",
     "sinh",
+    "sliding_window_view",
     "softmax",
     "softplus",
     "sort",
@@ -456,6 +461,7 @@ __all__ = [
     "tril",
     "triu",
     "trunc",
+    "unfold",
     "unique",
     "unique_all",
     "unique_counts",

@@ -2,7 +2,18 @@
 
 Written by tools/namespace.py."""
 
-from bedplate.ops.activations import glu, logsigmoid, mish, softsign, tanhshrink
+from bedplate.ops.activations import (
+    gelu,
+    glu,
+    logsigmoid,
+    mish,
+    relu,
+    sigmoid,
+    silu,
+    softplus,
+    softsign,
+    tanhshrink,
+)
 from bedplate.ops.binary_losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -13,7 +24,7 @@ from bedplate.ops.binary_losses import (
 )
 from bedplate.ops.gather import embedding
 from bedplate.ops.indexed import one_hot
-from bedplate.ops.losses import nll_loss
+from bedplate.ops.losses import cross_entropy, nll_loss
 from bedplate.ops.normalisation import (
     batch_norm,
     group_norm,
@@ -23,6 +34,8 @@ from bedplate.ops.normalisation import (
     normalize,
     rms_norm,
 )
+from bedplate.ops.padding import pad_ as pad
+from bedplate.ops.patches import fold, unfold
 from bedplate.ops.piecewise import (
     celu,
     elu,
@@ -70,10 +83,13 @@ from bedplate.ops.regression_losses import (
     huber_loss,
     kl_div,
     l1_loss,
+    mse_loss,
     poisson_nll_loss,
     smooth_l1_loss,
 )
-from bedplate.ops.softmax import softmin
+from bedplate.ops.shuffles import channel_shuffle, pixel_shuffle, pixel_unshuffle
+from bedplate.ops.softmax import log_softmax, logsumexp, softmax, softmin
+from bedplate.ops.trigonometry import tanh
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -89,11 +105,15 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "channel_shuffle",
     "cosine_embedding_loss",
     "cosine_similarity",
+    "cross_entropy",
     "elu",
     "embedding",
+    "fold",
     "gaussian_nll_loss",
+    "gelu",
     "glu",
     "group_norm",
     "hardshrink",
@@ -108,7 +128,9 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "local_response_norm",
+    "log_softmax",
     "logsigmoid",
+    "logsumexp",
     "lp_pool1d",
     "lp_pool2d",
     "lp_pool3d",
@@ -117,25 +139,36 @@ __all__ = [
     "max_pool2d",
     "max_pool3d",
     "mish",
+    "mse_loss",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",
+    "pad",
     "pairwise_distance",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "poisson_nll_loss",
     "prelu",
+    "relu",
     "relu6",
     "rms_norm",
     "selu",
+    "sigmoid",
+    "silu",
     "smooth_l1_loss",
     "soft_margin_loss",
+    "softmax",
     "softmin",
+    "softplus",
     "softshrink",
     "softsign",
+    "tanh",
     "tanhshrink",
     "threshold",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
+    "unfold",
 ]
