@@ -339,15 +339,21 @@ def reciprocal_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[An
     return (negative(multiply(grad_out, conj(multiply(output, output)))),)
 
 
+def _reciprocal_reference(x: Any) -> Any:
+    """NumPy's, but for a complex 0, of which NumPy makes two NaN and a division inf + i NaN."""
+    result = np.reciprocal(x)
+    return np.where(x == 0, complex(np.inf, np.nan), result) if x.dtype.kind == "c" else result
+
+
 @unary(
-    reference=lambda x: 1 / x,
+    reference=_reciprocal_reference,
     emit=lambda t, x: 1 / x,
     gradient=reciprocal_gradient,
     samples=one(0.5, 3.0),
     dtypes=INEXACT,
 )
 def reciprocal(x: Value) -> Value:
-    """The reciprocal: y = 1 / x; inf with the sign of x at 0.
+    """The reciprocal: y = 1 / x; inf with the sign of x at 0, inf + i NaN at a complex 0.
 
     >>> import bedplate as bp
     >>> bp.reciprocal(bp.tensor([4.0, 2.0])).tolist()
