@@ -7,6 +7,8 @@ operations from their records; nothing of these is written twice.
 from __future__ import annotations
 
 import importlib.metadata
+import sys
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -18,6 +20,9 @@ import bedplate  # noqa: F401 - fills the table of operations
 from bedplate.config import SETTINGS
 from bedplate.ops import table
 from bedplate.ops.record import REGISTRY
+
+sys.path.insert(0, str(Path(__file__).parent))
+import function_pages
 
 project = "Bedplate"
 author = "the Bedplate developers"
@@ -41,10 +46,43 @@ def show_as_written(
     """Keep the columns of a docstring: its first paragraph is prose, the rest as it stands."""
     first_blank = lines.index("") if "" in lines else len(lines)
     rest = lines[first_blank + 1 :]
+    if what == "function":
+        derived = function_pages.derived_rows(thing, "\n".join(lines))
+        example = next((i for i, line in enumerate(rest) if line.startswith(">>>")), len(rest))
+        rest = rest[:example] + derived + rest[example:]
     prose = " ".join(line.strip() for line in lines[:first_blank])
     lines[:] = [prose.replace("*", r"\*").replace("|", r"\|").replace("`_", r"`\_"), ""]
     if any(line.strip() for line in rest):
         lines += ["::", "", *("    " + line for line in rest), ""]
+
+
+def skip_described(
+    app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any
+) -> bool | None:
+    """Leave to docs/functions/ what is described there."""
+    module = str(getattr(thing, "__module__", "")).removeprefix("bedplate.")
+    return True if what == "module" and module in function_pages.described() else None
+
+
+class Functions(SphinxDirective):
+    """Every public function of some modules: `{functions} ops.arithmetic ops.exponential`."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[nodes.Node]:
+        entries = [
+            entry
+            for module in self.arguments[0].split()
+            for entry in function_pages.by_module()[module]
+        ]
+        lines: list[str] = []
+        for entry in sorted(entries, key=lambda entry: entry.names[0].lower()):
+            lines += [f".. autofunction:: {entry.names[0]}", ""]
+            others = ", ".join(f"``{name}``" for name in entry.names[1:])
+            if others:
+                lines += [f"   Also {others}.", ""]
+        return self.parse_text_to_nodes("```{eval-rst}\n" + "\n".join(lines) + "\n```\n")
 
 
 class GeneratedTable(SphinxDirective):
@@ -88,10 +126,26 @@ class OperationsTable(GeneratedTable):
     def rows(self) -> list[list[str]]:
         head = ["operation", "meaning", *table.HEADINGS[1:]]
         body = [
-            [f"`{name}`", _first_line(REGISTRY[name].doc), *cells]
-            for name, *cells in table.rows()
+            [f"`{name}`", _first_line(REGISTRY[name].doc), *cells] for name, *cells in table.rows()
         ]
         return [head, *body]
+
+
+class NamesTable(GeneratedTable):
+    """One row a function of a namespace, with a link to where it is described."""
+
+    required_arguments = 1
+
+    def rows(self) -> list[list[str]]:
+        space = self.arguments[0] + "."
+        body = [
+            [f"{{py:func}}`{name} <{entry.names[0]}>`", entry.summary]
+            for entries in function_pages.by_module().values()
+            for entry in entries
+            for name in entry.names
+            if name.startswith(space) and "." not in name.removeprefix(space)
+        ]
+        return [["function", "what it does"], *sorted(body)]
 
 
 def _first_line(text: str) -> str:
@@ -100,5 +154,8 @@ def _first_line(text: str) -> str:
 
 def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", show_as_written)
+    app.connect("autodoc-skip-member", skip_described)
+    app.add_directive("functions", Functions)
+    app.add_directive("names-table", NamesTable)
     app.add_directive("settings-table", SettingsTable)
     app.add_directive("operations-table", OperationsTable)

@@ -26,6 +26,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     bias     (out_features,), or None
     returns  (..., out_features)
     raises   ShapeError if the sizes do not match
+    cost     2 in_features out_features flops a row
+    >>> import bedplate as bp
+    >>> bp.nn.functional.linear(bp.tensor([1.0, 2.0]), bp.tensor([[3.0, 4.0]])).tolist()
+    [11.0]
     """
     y = x @ weight.transpose(-1, -2)
     return y if bias is None else y + bias

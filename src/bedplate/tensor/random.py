@@ -315,7 +315,12 @@ _making = threading.Lock()
 
 
 def default_generator() -> Generator:
-    """The generator that the functions of this module draw from; seeded with 0 at first."""
+    """The generator that the functions of this module draw from; seeded with 0 at first.
+
+    >>> import bedplate as bp
+    >>> bp.random.default_generator() is bp.random.default_generator()
+    True
+    """
     if not _default:
         with _making:
             if not _default:
@@ -337,12 +342,25 @@ def manual_seed(seed: int) -> None:
 
 
 def get_state() -> Tensor:
-    """The state of the default generator, for `set_state`."""
+    """The state of the default generator, for `set_state`.
+
+    returns  four words, uint32
+    >>> import bedplate as bp
+    >>> state = bp.random.get_state()
+    >>> first = bp.random.uniform((2,)).tolist()
+    >>> bp.random.set_state(state)
+    >>> bp.random.uniform((2,)).tolist() == first
+    True
+    """
     return default_generator().get_state()
 
 
 def set_state(state: Tensor) -> None:
-    """Continue the default generator from a state that `get_state` gave."""
+    """Continue the default generator from a state that `get_state` gave.
+
+    >>> import bedplate as bp
+    >>> bp.random.set_state(bp.random.get_state())
+    """
     default_generator().set_state(state)
 
 
@@ -377,15 +395,31 @@ dropout = _of_default(Generator.dropout)
 
 
 def rand(*shape: Any, dtype: Any = float32, device: Any = None) -> Tensor:
-    """Uniform numbers in [0, 1); sizes one after the other."""
+    """Uniform numbers in [0, 1); sizes one after the other.
+
+    >>> import bedplate as bp
+    >>> bp.random.rand(2, 3).shape
+    (2, 3)
+    """
     return uniform(new_shape("rand", shape), dtype=dtype, device=device)
 
 
 def randn(*shape: Any, dtype: Any = float32, device: Any = None) -> Tensor:
-    """Standard normal numbers; sizes one after the other."""
+    """Standard normal numbers; sizes one after the other.
+
+    >>> import bedplate as bp
+    >>> bp.random.randn(2, 3).shape
+    (2, 3)
+    """
     return normal(new_shape("randn", shape), dtype=dtype, device=device)
 
 
 def randperm(count: int, device: Any = None) -> Tensor:
-    """The numbers 0 to count - 1 in random order."""
+    """The numbers 0 to count - 1 in random order.
+
+    returns  (count,) int64
+    >>> import bedplate as bp
+    >>> sorted(bp.random.randperm(3).tolist())
+    [0, 1, 2]
+    """
     return permutation(operator.index(count), device=device)

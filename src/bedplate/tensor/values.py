@@ -99,6 +99,9 @@ def synchronize(device: Device | str | None = None) -> None:
 
     device  all work is waited for, whichever device is named
     raises  DeviceError for a device that is not there; whatever the computation raises
+    >>> import bedplate as bp
+    >>> x = bp.ones(2) + 1
+    >>> bp.synchronize()
     """
     if device is not None:
         Device(device)

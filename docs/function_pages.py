@@ -1,0 +1,117 @@
+"""Which function is described on which page of docs/functions/.
+
+A page names modules of the package; what they define and the public namespaces show is described
+there, under its shortest name. So a new function needs no line here, a new module one word.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import bedplate
+from bedplate.ops.cost import cost_of
+from bedplate.ops.record import REGISTRY, NoGradient, Op
+from bedplate.ops.table import named_dtypes, second_order
+
+PAGES = Path(__file__).parent / "functions"
+MODULES = re.compile(r"^```\{functions\} (.*)$", re.MULTILINE)
+NAMESPACES = (
+    "bedplate", "bedplate.linalg", "bedplate.fft", "bedplate.special", "bedplate.nn.functional",
+    "bedplate.random",
+)  # fmt: skip
+
+
+@dataclass
+class Function:
+    """A public function: the object, and its names, the shortest first."""
+
+    function: Callable[..., Any]
+    names: list[str] = field(default_factory=list)
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of its docstring."""
+        return " ".join((inspect.getdoc(self.function) or "").split("\n\n")[0].split())
+
+
+def namespace(name: str) -> Any:
+    """`bedplate.linalg` and the others, by name."""
+    found: Any = bedplate
+    for part in name.split(".")[1:]:
+        found = getattr(found, part)
+    return found
+
+
+@functools.cache
+def by_module() -> dict[str, list[Function]]:
+    """Every public function by the module that defines it, without `bedplate.`."""
+    found: dict[int, Function] = {}
+    for space in NAMESPACES:
+        members = namespace(space)
+        names = getattr(members, "__all__", None) or own_names(members)
+        for name in sorted(names):
+            member = getattr(members, name)
+            if inspect.isfunction(member):
+                entry = found.setdefault(id(member), Function(member))
+                entry.names.append(f"{space}.{name}")
+    modules: dict[str, list[Function]] = {}
+    for entry in found.values():
+        entry.names.sort(key=lambda name: (len(name), name))
+        module = entry.function.__module__.removeprefix("bedplate.")
+        modules.setdefault(module, []).append(entry)
+    for entries in modules.values():
+        entries.sort(key=lambda entry: entry.names[0])
+    return modules
+
+
+def own_names(module: Any) -> list[str]:
+    """The functions that a module without `__all__` defines itself."""
+    return [
+        name for name, member in vars(module).items()
+        if not name.startswith("_") and getattr(member, "__module__", "") == module.__name__
+    ]  # fmt: skip
+
+
+@functools.cache
+def pages() -> dict[str, list[str]]:
+    """The modules that each page names, by the page's file name without its ending."""
+    return {
+        path.stem: [module for line in MODULES.findall(path.read_text()) for module in line.split()]
+        for path in sorted(PAGES.glob("*.md"))
+    }
+
+
+def described() -> set[str]:
+    """Every module that some page names."""
+    return {module for modules in pages().values() for module in modules}
+
+
+def record_of(function: Callable[..., Any]) -> Op | None:
+    """The record of the op that a function applies, if it is named like it."""
+    found = getattr(function, "op", None)
+    return found or REGISTRY.get(function.__name__.strip("_"))
+
+
+def derived_rows(function: Callable[..., Any], docstring: str) -> list[str]:
+    """What the record says and the docstring does not: dtypes, gradient, cost."""
+    op = record_of(function)
+    if op is None:
+        return []
+    rows = {"dtypes": named_dtypes(op.dtypes), "gradient": _gradient(op), "cost": cost_of(op).words}
+    missing = [word for word in rows if not re.search(rf"^ *{word} ", docstring, re.MULTILINE)]
+    column = re.search(r"^(\w[\w, ]*?  +)\S", docstring, re.MULTILINE)
+    width = max(len(column[1]) if column else 0, 10)
+    return [f"{word:<{width}}{rows[word]}" for word in missing if rows[word]]
+
+
+def _gradient(op: Op) -> str:
+    if isinstance(op.gradient, NoGradient):
+        return f"none: {op.gradient.reason}"
+    order = second_order(op)
+    return {"yes": "yes, and a second one", "zero": "yes; the second is 0"}.get(order, "yes")

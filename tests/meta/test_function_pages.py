@@ -1,0 +1,44 @@
+"""Every public function is described on exactly one page, with all that a reader needs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+from docs import function_pages
+
+import bedplate as bp
+
+ENTRIES = [entry for entries in function_pages.by_module().values() for entry in entries]
+
+
+def test_each_module_is_on_one_page() -> None:
+    named = [module for modules in function_pages.pages().values() for module in modules]
+    assert len(named) == len(set(named))
+    assert set(named) == set(function_pages.by_module()), "name new modules in docs/functions/"
+
+
+def test_each_page_is_in_the_index() -> None:
+    index = (function_pages.PAGES / "index.md").read_text()
+    listed = re.findall(r"^[\w-]+$", index, re.MULTILINE)
+    assert set(listed) == set(function_pages.pages()) - {"index"}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.names[0])
+def test_docstrings_are_whole(entry: Any) -> None:
+    text = inspect.getdoc(entry.function) or ""
+    assert re.match(r"[^\n]", text), "a sentence comes first"
+    assert entry.summary.rstrip().endswith((".", ")", "]", "n", "y")), entry.summary
+    assert ">>> " in text, f"{entry.names[0]} has no example"
+
+
+def test_rows_are_derived_from_records() -> None:
+    rows = function_pages.derived_rows(bp.exp, "")
+    assert [row.split()[0] for row in rows] == ["dtypes", "gradient", "cost"]
+    assert function_pages.derived_rows(bp.exp, "cost  none\n") == rows[:2]
+    assert any(
+        "none: its values are true or false" in r for r in function_pages.derived_rows(bp.less, "")
+    )
+    assert function_pages.derived_rows(bp.stack, "") == []
