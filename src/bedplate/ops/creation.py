@@ -17,7 +17,7 @@ from bedplate.graph.node import Shape
 from bedplate.ops.arithmetic import add, multiply
 from bedplate.ops.build import Value, as_type, number
 from bedplate.ops.comparison import equal, greater_equal
-from bedplate.ops.convert import where
+from bedplate.ops.convert import astype, where
 from bedplate.ops.leaves import constant, iota
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.views import broadcast_to, expand_dims
@@ -26,20 +26,20 @@ Number = bool | int | float
 
 
 def full(like: Value, shape: Shape, value: Number, dtype: DType) -> Value:
-    """`value` in every element: a number, or a value of no axes."""
-    filled = as_type(value, dtype) if hasattr(value, "_apply") else number(like, value, dtype)
-    return broadcast_to(filled, shape)
+    """`value` in every element."""
+    return broadcast_to(number(like, value, dtype), shape)
 
 
 def full_like(
     x: Value,
-    fill_value: Number,
+    fill_value: Any,
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
 ) -> Value:
     """`fill_value` in every element, with the shape of x.
 
+    fill_value     a number, or a value of no axes, whose gradient is the sum over all elements
     dtype, device  by default those of x
     requires_grad  of a tensor: gradients are computed for it
     >>> import bedplate as bp
@@ -48,7 +48,10 @@ def full_like(
     """
     wanted = x.dtype if dtype is None else as_dtype(dtype)
     like = x if device is None else x._from_node(constant(0, bool_, Device(device)))
-    result = full(like, x.shape, fill_value, wanted)
+    if hasattr(fill_value, "_apply"):
+        result = broadcast_to(astype(fill_value, wanted, device=device), x.shape)
+    else:
+        result = full(like, x.shape, fill_value, wanted)
     if requires_grad:
         result.requires_grad = True
     return result

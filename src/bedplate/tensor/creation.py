@@ -151,6 +151,9 @@ def full(
     """
     wanted = as_dtype(getattr(fill_value, "dtype", type(fill_value)) if dtype is None else dtype)
     sizes = new_shape("full", (shape,))
+    if isinstance(fill_value, Tensor):
+        filled = asarray(fill_value, wanted, device).broadcast_to(sizes)
+        return filled.requires_grad_() if requires_grad else filled
     return _made(creation.full(_like(device, wanted), sizes, fill_value, wanted), requires_grad)
 
 

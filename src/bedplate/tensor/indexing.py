@@ -38,6 +38,9 @@ def get(x: Any, key: Any) -> Any:
     """
     items = list(key) if isinstance(key, tuple) else [key]
     if any(map(_is_array, items)):
+        if _is_one_condition(items):
+            whole = get_item(x, None)
+            return whole if _truth(items[0]) else get_item(whole, slice(0))
         return _get_arrays(x, items)
     result = get_item(x, key)
     return x._alias() if result is x else result
@@ -47,6 +50,16 @@ def _is_array(item: Any) -> bool:
     if type(item) in PLAIN or isinstance(item, np.integer):
         return False
     return hasattr(item, "_node") or isinstance(item, list | bool) or hasattr(item, "__array__")
+
+
+def _is_one_condition(items: list[Any]) -> bool:
+    """Whether the key is one mask without axes: it chooses all of x or nothing, as a new axis."""
+    dtype = getattr(items[0], "dtype", None)
+    return len(items) == 1 and (dtype is bool_ or dtype == np.bool_) and not len(items[0].shape)
+
+
+def _truth(condition: Any) -> bool:
+    return bool(condition.item())
 
 
 class _Array:
@@ -186,6 +199,10 @@ def put(x: Any, key: Any, value: Any) -> Any:
     items = list(key) if isinstance(key, tuple) else [key]
     if not any(map(_is_array, items)):
         return set_item(x, key, value)
+    if _is_one_condition(items) and len(value.shape) == len(x.shape) + 1:
+        if not value.shape[0] and not _truth(items[0]):  # nothing goes to nothing
+            return x._alias()
+        value = get_item(value, 0)
     whole = _whole_mask(x, items, value)
     return _put_arrays(x, items, value) if whole is None else where(whole, value, x)
 
@@ -210,7 +227,7 @@ def _whole_mask(x: Any, items: list[Any], value: Any) -> Any:
     if len(items) != 1 or (dtype is not bool_ and dtype != np.bool_):
         return None
     ndim = len(mask.shape)
-    if not ndim or tuple(mask.shape) != x.shape[:ndim] or len(value.shape) > len(x.shape) - ndim:
+    if tuple(mask.shape) != x.shape[:ndim] or len(value.shape) > len(x.shape) - ndim:
         return None
     return x._lift(mask).reshape((*mask.shape, *(1,) * (len(x.shape) - ndim)))
 
