@@ -141,3 +141,23 @@ def test_integers_are_exact_and_other_words_refused() -> None:
         bp.ones(3).sum(accumulate="exact")
     with pytest.raises(ValueError, match=r"config.accumulate='exact': expected one of"):
         bp.config.set(accumulate="exact")
+
+
+@pytest.mark.parametrize("mode", ["float64", "compensated"])
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_norms(mode: str, order: int) -> None:
+    array = ill(3001, np.float64)
+    found = bp.linalg.vector_norm(bp.tensor(array), ord=order, accumulate=mode).item()
+    exact = math.fsum(np.abs(array.astype(np.longdouble)) ** order)
+    assert found == pytest.approx(exact ** (1 / order), rel=4e-16 if order < 3 else 2e-15)
+    assert bp.gradgradcheck(
+        lambda x: bp.linalg.norm(x, order, accumulate=mode), bp.tensor(array[:7].clip(-3, 3))
+    )
+
+
+def test_the_context_reaches_calls_not_what_they_are_made_of() -> None:
+    x = bp.tensor(ill(3000, np.float32)[:3000].reshape(30, -1))
+    with bp.config(accumulate="compensated"):
+        inside = bp.layer_norm(x), bp.softmax(x, -1)
+    for a, b in zip(inside, (bp.layer_norm(x), bp.softmax(x, -1)), strict=True):
+        assert a.numpy().tobytes() == b.numpy().tobytes()

@@ -30,7 +30,7 @@ from bedplate.dtypes import (
     real_dtype,
 )
 from bedplate.errors import DTypeError, ShapeError
-from bedplate.graph.node import Attributes, Shape
+from bedplate.graph.node import Attributes, Node, Shape
 from bedplate.ops.build import Value, as_type
 from bedplate.ops.compensated import lower_sum
 from bedplate.ops.elementwise import parted
@@ -47,17 +47,21 @@ def accumulator(dtype: DType) -> DType:
     return float32 if dtype in (float16, bfloat16) else dtype
 
 
-def accumulation(op: str, accumulate: Any, dtype: DType) -> str:
+def accumulation(op: str, accumulate: Any, x: Value) -> str:
     """What is to be done otherwise than by default: "float64", "compensated", or "" for nothing.
 
-    accumulate  the argument of a call, a word or a dtype; None: as `config.accumulate` says
+    accumulate  the argument of a call, a word or a dtype; None: as `config.accumulate` says to
+                calls of tensors. What an op or a gradient is made of are nodes: it asks nobody
     raises      ValueError for another word
     """
-    word = config.accumulate if accumulate is None else getattr(accumulate, "name", accumulate)
+    if accumulate is None:
+        word = "" if isinstance(x, Node) else config.accumulate
+    else:
+        word = getattr(accumulate, "name", accumulate)
     if word not in ACCUMULATE:
         expected = ", ".join(map(repr, ACCUMULATE))
         raise ValueError(f"{op}: accumulate={accumulate!r}\n  expected one of {expected}, or None")
-    dtype = real_dtype(dtype)
+    dtype = real_dtype(x.dtype)
     if not dtype.is_float or word == "float32" or (word == "float64" and dtype is float64):
         return ""
     return word

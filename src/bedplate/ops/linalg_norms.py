@@ -14,6 +14,7 @@ import numpy as np
 from bedplate.dtypes import FLOATS, float32, float64
 from bedplate.errors import ShapeError
 from bedplate.graph.node import Attributes, Shape
+from bedplate.ops.accumulate import accumulation, wide_array
 from bedplate.ops.arithmetic import abs_, divide, multiply, sign
 from bedplate.ops.build import Value, as_type, normalised_axes, normalised_axis, number, promoted
 from bedplate.ops.comparison import equal, isfinite, logical_and, not_equal
@@ -34,7 +35,7 @@ Order = int | float
 
 
 def power_norm_gradient(
-    grad_out: Value, inputs: Any, output: Value, *, axes: Shape, p: float
+    grad_out: Value, inputs: Any, output: Value, *, axes: Shape, p: float, accumulate: str = ""
 ) -> tuple[Any]:
     """sign(x) (|x| / norm)^(p - 1), zeros where the norm is 0"""
     (x,) = inputs
@@ -48,7 +49,7 @@ def power_norm_gradient(
 
 def _power_norm_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Value:
     (x,) = inputs
-    axes, p = attributes["axes"], attributes["p"]
+    axes, p, mode = attributes["axes"], attributes["p"], attributes.get("accumulate", "")
     if p == 2.0 and x.dtype is not float64:  # squares of float32 do not overflow float64
         wide = as_type(x, float64)
         return as_type(sqrt(sum_(multiply(wide, wide), axis=axes, keepdims=True)), x.dtype)
@@ -60,15 +61,15 @@ def _power_norm_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Value
     scale = where(usable, largest, number(largest, 1.0))
     size = divide(size, scale)
     powers = multiply(size, size) if p == 2.0 else pow_(size, p)
-    total = sum_(powers, axis=axes, keepdims=True)
+    total = sum_(powers, axis=axes, keepdims=True, accumulate=mode)
     root = sqrt(total) if p == 2.0 else pow_(total, 1.0 / p)
     return as_type(multiply(root, scale), x.dtype)
 
 
-def _power_norm_reference(x: Any, *, axes: Shape, p: float) -> Any:
-    size = np.abs(x)
+def _power_norm_reference(x: Any, *, axes: Shape, p: float, accumulate: str = "") -> Any:
+    size = np.abs(wide_array(x, accumulate))
     scale = size.max(axis=axes, keepdims=True, initial=0)
-    scale = np.where(np.isfinite(scale) & (scale != 0), scale, 1).astype(x.dtype)
+    scale = np.where(np.isfinite(scale) & (scale != 0), scale, 1).astype(size.dtype)
     with np.errstate(all="ignore"):
         return scale * np.sum((size / scale) ** p, axis=axes, keepdims=True) ** (1 / p)
 
@@ -96,6 +97,8 @@ POWER_NORM = register(
             _smooth((3, 5), axes=(0,), p=1.5),
             _smooth((2, 5), axes=(1,), p=0.5),
             floats((0, 3), axes=(0,), p=2.0),
+            _smooth((3, 5), axes=(1,), p=3.0, accumulate="float64"),
+            _smooth((3, 5), axes=(1,), p=2.0, accumulate="compensated"),
             rough(lambda r: [np.zeros((2, 3))], "zeros", axes=(1,), p=2.0),
         ),
         doc="(sum of |x|^p)^(1/p) over `axes`.",
@@ -117,17 +120,26 @@ def _order(name: str, order: Any, words: tuple[str, ...], x: Value) -> Any:
     return order
 
 
-def vector_norm(x: Value, /, *, axis: Axis = None, keepdims: bool = False, ord: Order = 2) -> Value:
+def vector_norm(
+    x: Value,
+    /,
+    *,
+    axis: Axis = None,
+    keepdims: bool = False,
+    ord: Order = 2,
+    accumulate: Any = None,
+) -> Value:
     """The p-norm of vectors: (sum of |x|^p)^(1/p).
 
-    x         floats or complex; integers become float32. float32 and narrower are summed in
-              float64 for p = 2, all else is divided by the largest first: only a norm that is too
-              large itself overflows
-    axis      over which; None for all elements
-    ord       p: any number; inf and -inf for the largest and the smallest |x|, 0 for how many
-              elements are not 0
-    returns   real; the gradient sign(x) (|x| / norm)^(p - 1) is 0 for a vector of zeros
-    raises    ShapeError for an axis that is not there, ValueError for an order that is no number
+    x           floats or complex; integers become float32. float32 and narrower are summed in
+                float64 for p = 2, all else is divided by the largest first: only a norm that is too
+                large itself overflows
+    axis        over which; None for all elements
+    ord         p: any number; inf and -inf for the largest and the smallest |x|, 0 for how many
+                elements are not 0
+    accumulate  as in `bp.sum`
+    returns     real; the gradient sign(x) (|x| / norm)^(p - 1) is 0 for a vector of zeros
+    raises      ShapeError for an axis that is not there, ValueError for an order that is no number
     >>> import bedplate as bp
     >>> bp.linalg.vector_norm(bp.tensor([3.0, -4.0])).item()
     5.0
@@ -137,15 +149,21 @@ def vector_norm(x: Value, /, *, axis: Axis = None, keepdims: bool = False, ord: 
     axes = normalised_axes("vector_norm", axis, x)
     if x.dtype.kind == "c" and ord == 2:
         x = as_real(x)
-        result = apply(POWER_NORM, (x,), {"axes": (*axes, len(x.shape) - 1), "p": 2.0})
+        result = _power_norm(x, (*axes, len(x.shape) - 1), 2.0, accumulate)
         result = squeeze(result, -1)
     else:
-        result = _real_norm(abs_(x) if x.dtype.kind == "c" else x, axes, ord)
+        result = _real_norm(abs_(x) if x.dtype.kind == "c" else x, axes, ord, accumulate)
     kept = tuple(s for i, s in enumerate(result.shape) if i not in axes)
     return result if keepdims else reshape(result, kept)
 
 
-def _real_norm(x: Value, axes: Shape, ord: Order) -> Value:
+def _power_norm(x: Value, axes: Shape, p: float, accumulate: Any) -> Value:
+    mode = accumulation("vector_norm", accumulate, x)
+    more = {"accumulate": mode} if mode else {}
+    return apply(POWER_NORM, (x,), {"axes": axes, "p": p, **more})
+
+
+def _real_norm(x: Value, axes: Shape, ord: Order, accumulate: Any) -> Value:
     """A norm of real values; the axes stay with size 1."""
     if ord in (math.inf, -math.inf):
         if not all(x.shape[axis] for axis in axes):
@@ -158,8 +176,8 @@ def _real_norm(x: Value, axes: Shape, ord: Order) -> Value:
         count = sum_(not_equal(x, 0.0), axis=axes, keepdims=True)
         return as_type(count, x.dtype)
     if ord == 1:
-        return sum_(abs_(x), axis=axes, keepdims=True)
-    return apply(POWER_NORM, (x,), {"axes": axes, "p": float(ord)})
+        return sum_(abs_(x), axis=axes, keepdims=True, accumulate=accumulate)
+    return _power_norm(x, axes, float(ord), accumulate)
 
 
 def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Order | str = "fro") -> Value:
@@ -206,26 +224,29 @@ def _extreme(values: Value, axis: int, largest: bool) -> Value:
     return max_(values, axis=axis) if largest else min_(values, axis=axis)
 
 
-def norm(x: Value, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Value:
+def norm(
+    x: Value, ord: Any = None, axis: Axis = None, keepdims: bool = False, accumulate: Any = None
+) -> Value:
     """A norm of vectors or of matrices, as NumPy's `norm` and PyTorch's.
 
-    x        floats or complex
-    ord      None: the 2-norm of all elements along the axes; else as for `vector_norm` (one
-             axis) or `matrix_norm` (two axes)
-    axis     one axis for vectors, two for matrices; None: all, where x must have one or two axes
-             if there is an order
-    returns  real, without the axes unless keepdims
-    raises   ShapeError, ValueError
+    x           floats or complex
+    ord         None: the 2-norm of all elements along the axes; else as for `vector_norm` (one
+                axis) or `matrix_norm` (two axes)
+    axis        one axis for vectors, two for matrices; None: all, where x must have one or two axes
+                if there is an order
+    accumulate  of vectors, as in `bp.sum`
+    returns     real, without the axes unless keepdims
+    raises      ShapeError, ValueError
     >>> import bedplate as bp
     >>> bp.linalg.norm(bp.tensor([[3.0, 0.0], [0.0, 4.0]]), axis=1).tolist()
     [3.0, 4.0]
     """
     if ord is None:
-        return vector_norm(x, axis=axis, keepdims=keepdims)
+        return vector_norm(x, axis=axis, keepdims=keepdims, accumulate=accumulate)
     given = tuple(range(len(x.shape))) if axis is None else axis
     axes = (given,) if isinstance(given, int) else tuple(given)
     if len(axes) == 1:
-        return vector_norm(x, axis=axes, keepdims=keepdims, ord=ord)
+        return vector_norm(x, axis=axes, keepdims=keepdims, ord=ord, accumulate=accumulate)
     if len(axes) != 2:
         refuse(
             ShapeError, "norm", f"an order needs one or two axes, not {len(axes)}", {"x": x},

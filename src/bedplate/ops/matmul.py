@@ -218,7 +218,7 @@ def matmul(a: Value, b: Value, accumulate: Any = None) -> Value:
     out = _accumulated(
         reshape(a, (1, *a.shape)) if is_row else a,
         reshape(b, (*b.shape, 1)) if is_column else b,
-        accumulation("matmul", accumulate, a.dtype),
+        accumulation("matmul", accumulate, a),
     )
     if is_row or is_column:
         *batch, rows, columns = out.shape

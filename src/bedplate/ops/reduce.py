@@ -308,7 +308,7 @@ def sum_(
     [4, 6]
     """
     x = as_type(x, summed_dtype(x.dtype) if dtype is None else as_dtype(dtype))
-    mode = accumulation("sum", accumulate, x.dtype)
+    mode = accumulation("sum", accumulate, x)
     if not mode:
         return reduced(SUM, x, axis, keepdims)
     axes = normalised_axes("sum", axis, x)

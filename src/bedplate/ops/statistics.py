@@ -20,14 +20,15 @@ from bedplate.ops.accumulate import (
     accumulator,
     wide_array,
 )
-from bedplate.ops.arithmetic import divide, multiply, subtract
+from bedplate.ops.arithmetic import add, divide, multiply, subtract
 from bedplate.ops.build import Value, as_type, normalised_axes, number
 from bedplate.ops.comparison import equal
+from bedplate.ops.complex_parts import imag, real
 from bedplate.ops.convert import where
 from bedplate.ops.elementwise import INEXACT, parted, widened
 from bedplate.ops.exponential import sqrt
 from bedplate.ops.record import Op, apply, register
-from bedplate.ops.reduce import Axis, axis_words, summed, without
+from bedplate.ops.reduce import Axis, axis_words, sum_reference, summed, without
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats
 from bedplate.ops.views import broadcast_to
@@ -77,7 +78,7 @@ def _mean_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
 def _mean_reference(x: Any, *, axes: Shape, accumulate: str = "") -> Any:
     x = wide_array(x, accumulate)
     count = math.prod(x.shape[axis] for axis in axes)
-    return np.sum(x, axis=axes, keepdims=True) / x.dtype.type(count)
+    return sum_reference(x, axes=axes) / x.dtype.type(count)
 
 
 SAMPLES = (
@@ -118,7 +119,7 @@ def mean(x: Value, axis: Axis = None, keepdims: bool = False, accumulate: Any = 
     [1.5, 3.5]
     """
     axes = normalised_axes("mean", axis, x)
-    mode = accumulation("mean", accumulate, x.dtype)
+    mode = accumulation("mean", accumulate, x)
     if not axes:
         return x._alias()
     result = apply(MEAN, (x,), _attributes(mode, axes=axes))
@@ -176,7 +177,7 @@ def _var_reference(x: Any, *, axes: Shape, correction: float, accumulate: str = 
     x = wide_array(x, accumulate)
     count = math.prod(x.shape[axis] for axis in axes)
     deviations = x - _mean_reference(x, axes=axes)
-    total = np.sum(deviations * deviations, axis=axes, keepdims=True)
+    total = sum_reference(deviations * deviations, axes=axes)
     return total / x.dtype.type(degrees_of_freedom(count, correction))
 
 
@@ -214,6 +215,7 @@ def var(
     """The variance over axes: y = sum((x - mean(x))^2) / (n - correction).
 
     x           floats; two passes, so a large mean costs no precision
+                of complex numbers the sum of the variances of their parts
     axis        one, several, or None for all; `dim` works too
     correction  0 for the variance of the elements, 1 to estimate that of what they stand for
     accumulate  as in `sum`
@@ -222,6 +224,9 @@ def var(
     >>> bp.var(bp.tensor([10000.0, 10001.0, 10002.0, 10003.0])).item()
     1.25
     """
+    if x.dtype.kind == "c":
+        parts = (var(part, axis, keepdims, correction, accumulate) for part in (real(x), imag(x)))
+        return add(*parts)
     return _corrected(VAR, x, axis, keepdims, correction, accumulate)
 
 
@@ -229,7 +234,7 @@ def _corrected(
     op: Op, x: Value, axis: Axis, keepdims: bool, correction: float, accumulate: Any
 ) -> Value:
     axes = normalised_axes(op.name, axis, x)
-    mode = accumulation(op.name, accumulate, x.dtype)
+    mode = accumulation(op.name, accumulate, x)
     result = apply(op, (x,), _attributes(mode, axes=axes, correction=float(correction)))
     return result if keepdims else without(result, axes)
 
@@ -292,4 +297,6 @@ def std(
     >>> bp.std(bp.tensor([1.0, 3.0])).item()
     1.0
     """
+    if x.dtype.kind == "c":
+        return sqrt(var(x, axis, keepdims, correction, accumulate))
     return _corrected(STD, x, axis, keepdims, correction, accumulate)
