@@ -125,3 +125,21 @@ def test_a_zero_dimensional_value_has_no_axis() -> None:
     with pytest.raises(ShapeError, match="cumsum: axis 0 is out of range"):
         bp.cumsum(bp.tensor(1.0), 0)
     assert bp.cumsum(bp.tensor(3.0)).tolist() == [3.0]
+
+
+def test_log_sums_of_complex_numbers(device: Any) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, 7)) + 1j * rng.standard_normal((3, 7))
+    x[0, 0] = -INF
+    got = bp.logcumsumexp(bp.Tensor(x, device), 1)
+    np.testing.assert_allclose(bp.exp(got).numpy(), np.cumsum(np.exp(x), 1), rtol=1e-12)
+    assert np.abs(got.numpy().imag).max() <= math.pi
+    far = bp.logcumsumexp(bp.Tensor(np.array([900 + 1j, 900 + 1j, -900]), device), 0)
+    np.testing.assert_allclose(far.numpy(), [900 + 1j, *2 * [900 + math.log(2) + 1j]], rtol=1e-12)
+
+
+def test_gradients_of_complex_log_sums() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 4, 2))
+    z = bp.tensor(x[..., 0] + 1j * x[..., 1])
+    assert bp.gradcheck(lambda z: bp.logcumsumexp(z, 1), (z,))
+    assert bp.gradcheck(lambda z: bp.logcumsumexp(z, None), (z.T,))

@@ -11,16 +11,18 @@ from bedplate import kernel as language
 from bedplate.dtypes import COMPLEX, FLOATS, as_dtype
 from bedplate.errors import ShapeError
 from bedplate.kernel import maths
-from bedplate.ops.arithmetic import multiply, subtract
-from bedplate.ops.build import Value, as_type, normalised_axis, number
+from bedplate.ops.arithmetic import add, multiply, subtract
+from bedplate.ops.build import Value, as_type, normalised_axis, number, without_gradient
 from bedplate.ops.comparison import equal
-from bedplate.ops.complex_parts import conj
+from bedplate.ops.complex_parts import conj, real
 from bedplate.ops.convert import where
+from bedplate.ops.cumulative_extremes import CUMMAX
 from bedplate.ops.cumulative_kernel import Scan, State
 from bedplate.ops.elementwise import NUMBERS, in_float32
-from bedplate.ops.exponential import exp
+from bedplate.ops.exponential import exp, log
+from bedplate.ops.extremes import minimum
 from bedplate.ops.record import Op, each_element, register
-from bedplate.ops.recurrence import LINEAR_RECURRENCE
+from bedplate.ops.recurrence import LINEAR_RECURRENCE, linear_recurrence
 from bedplate.ops.reduce import axis_words, summed_dtype
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.regions import concat, narrow
@@ -35,7 +37,7 @@ from bedplate.ops.scans import (
     scan_samples,
     shifted,
 )
-from bedplate.ops.views import broadcast_to
+from bedplate.ops.views import broadcast_to, moveaxis, reshape
 
 
 def _add_lanes(a: State, b: State) -> State:
@@ -216,14 +218,34 @@ def cumprod(x: Value, axis: int | None = None, dtype: Any = None) -> Value:
     return along(CUMPROD, as_type(x, dtype), axis)
 
 
+def _complex_log_sums(x: Value, axis: int | None) -> Value:
+    """log(s) + m, where m is the largest real part so far and s the sum of exp(x - m).
+
+    The sum is a linear recurrence, s[i] = exp(m[i - 1] - m[i]) s[i - 1] + exp(x[i] - m[i]), whose
+    factors are at most 1. No gradient goes through m, since y does not depend on it.
+    """
+    if axis is None:
+        x, axis = reshape(x, (math.prod(x.shape),)), 0
+    most = along(CUMMAX, real(without_gradient(x)), axis)
+    most = where(equal(most, -math.inf), number(most, 0), most)
+    moved = moveaxis(most, axis, -1)
+    rows = reshape(moved, (math.prod(moved.shape[:-1]), moved.shape[-1]))
+    falls = reshape(minimum(subtract(shifted(rows, 0), rows), 0), moved.shape)
+    factors = as_type(exp(moveaxis(falls, -1, axis)), x.dtype)
+    sums = linear_recurrence(factors, exp(subtract(x, as_type(most, x.dtype))), axis)
+    return add(log(sums), as_type(most, x.dtype))
+
+
 @axis_words
 def logcumsumexp(x: Value, axis: int | None = None) -> Value:
     """The logarithm of the cumulative sum of exponentials: y[i] = log(exp(x[0]) + ... + exp(x[i])).
 
-    x        floats; computed in float64, without overflow; -inf counts as nothing
+    x        floats, computed in float64 without overflow, where -inf counts as nothing; or complex
     axis     `dim` works too; None: x is flattened first
     >>> import bedplate as bp
     >>> bp.logcumsumexp(bp.tensor([1000.0, 1000.0]), axis=0).tolist()
     [1000.0, 1000.6931762695312]
     """
+    if x.dtype.kind == "c":
+        return _complex_log_sums(x, axis)
     return along(LOGCUMSUMEXP, x, axis)

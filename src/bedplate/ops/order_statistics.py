@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from bedplate.dtypes import FLOATS
+from bedplate.dtypes import FLOATS, float64, int64
 from bedplate.errors import ShapeError
 from bedplate.ops.arithmetic import add, multiply, subtract
 from bedplate.ops.build import Value, as_type, normalised_axis, number, require
@@ -18,17 +18,18 @@ from bedplate.ops.record import apply
 from bedplate.ops.reduce import axis_words
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.regions import narrow
+from bedplate.ops.rounding import ceil, floor, round_
 from bedplate.ops.sorting import sort
 from bedplate.ops.statistics import wide
 from bedplate.ops.views import moveaxis, reshape
 
-# position between two elements -> (index below, index above, weight of the one above)
-INTERPOLATIONS = {
-    "linear": lambda at: (np.floor(at), np.ceil(at), at - np.floor(at)),
-    "lower": lambda at: (np.floor(at), np.floor(at), 0 * at),
-    "higher": lambda at: (np.ceil(at), np.ceil(at), 0 * at),
-    "nearest": lambda at: (np.round(at), np.round(at), 0 * at),
-    "midpoint": lambda at: (np.floor(at), np.ceil(at), np.where(at % 1 == 0, 0.0, 0.5)),
+# position between two elements -> (the place below, the place above, weight of the one above)
+INTERPOLATIONS: dict[str, Callable[[Value], tuple[Value, Value, Value | None]]] = {
+    "linear": lambda at: (floor(at), ceil(at), subtract(at, floor(at))),
+    "lower": lambda at: (floor(at), floor(at), None),
+    "higher": lambda at: (ceil(at), ceil(at), None),
+    "nearest": lambda at: (round_(at), round_(at), None),
+    "midpoint": lambda at: (floor(at), ceil(at), number(at, 0.5)),
 }
 
 
@@ -42,12 +43,12 @@ def quantile(
     With the elements sorted, at position q (n - 1); between two elements
 
     x              floats; where there is a NaN the result is NaN
-    q              a number, or a list or tensor of numbers, in [0, 1]; it is read at once
+    q              a number, or a list or tensor of them, in [0, 1]; a tensor is computed at once
     axis           None for all elements; `dim` and `keepdim` work too
     interpolation  "linear" (x[i] + share (x[i + 1] - x[i])), "lower", "higher", "midpoint", or
                    "nearest" (to the even one in the middle)
     returns        shape of q, then that of x without the axis; dtype of x; the gradient goes to the
-                   elements that were used, none to q
+                   elements that were used, and to a tensor q where it is linear
     raises         ValueError for q outside [0, 1]; ShapeError for an empty axis; DTypeError for
                    integers
     cost           a sort
@@ -56,19 +57,20 @@ def quantile(
     [1.75, 2.5]
     """
     require("quantile", x, FLOATS, "x")
-    shares = np.asarray(q.numpy() if hasattr(q, "_apply") else q, np.float64)
-    if shares.ndim > 1 or not ((shares >= 0) & (shares <= 1)).all():
+    known = np.asarray(q.numpy() if hasattr(q, "_apply") else q, np.float64)
+    if known.ndim > 1 or not ((known >= 0) & (known <= 1)).all():
         raise ValueError(f"quantile: q must be numbers in [0, 1], one or a list of them, not {q}")
     if interpolation not in INTERPOLATIONS:
         raise ValueError(
             f"quantile: unknown interpolation {interpolation!r}; "
             f"there are {', '.join(INTERPOLATIONS)}"
         )
+    shares = as_type(q, float64) if hasattr(q, "_apply") else x._lift(known)
     return _quantile("quantile", x, shares, axis, keepdims, interpolation)
 
 
 def _quantile(
-    name: str, x: Value, shares: Any, axis: int | None, keepdims: bool, interpolation: str
+    name: str, x: Value, shares: Value, axis: int | None, keepdims: bool, interpolation: str
 ) -> Value:
     kept = [1] * len(x.shape)
     if axis is None or not x.shape:
@@ -81,8 +83,8 @@ def _quantile(
     if not length:
         refuse_inputs(ShapeError, name, "an empty axis has no quantiles", (x,))
     ordered = wide(sort(row))
-    below, above, weight = INTERPOLATIONS[interpolation](shares.reshape(-1) * (length - 1))
-    result = _at(ordered, below, above, weight)
+    position = multiply(reshape(shares, (math.prod(shares.shape),)), length - 1)
+    result = _at(ordered, *INTERPOLATIONS[interpolation](position))
     last = narrow(ordered, -1 % len(row.shape), length - 1, 1)
     result = where(isnan(last), last, result)  # NaN stands last
     result = moveaxis(as_type(result, x.dtype), -1, 0)
@@ -90,20 +92,20 @@ def _quantile(
     return reshape(result, (*shares.shape, *inner))
 
 
-def _at(ordered: Value, below: Any, above: Any, weight: Any) -> Value:
+def _at(ordered: Value, below: Value, above: Value, weight: Value | None) -> Value:
     """What lies between the elements of rows at `below` and `above`; equal infinities stay."""
     axis = len(ordered.shape) - 1
 
-    def chosen(places: Any) -> Value:
-        return apply(TAKE, (ordered, ordered._lift(places.astype(np.int64))), {"axis": axis})
+    def chosen(places: Value) -> Value:
+        return apply(TAKE, (ordered, as_type(places, int64)), {"axis": axis})
 
     low = chosen(below)
-    if not weight.any():
+    if weight is None:
         return low
     high = chosen(above)
     same = logical_and(equal(low, high), isinf(low))
     step = where(same, number(low, 0.0), subtract(high, low))
-    return add(low, multiply(step, ordered._lift(weight.astype(ordered.dtype.numpy))))
+    return add(low, multiply(step, as_type(weight, ordered.dtype)))
 
 
 @axis_words
@@ -120,4 +122,4 @@ def median(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
     2.5
     """
     require("median", x, FLOATS, "x")
-    return _quantile("median", x, np.float64(0.5), axis, keepdims, "linear")
+    return _quantile("median", x, x._lift(np.float64(0.5)), axis, keepdims, "linear")
