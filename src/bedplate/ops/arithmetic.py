@@ -284,7 +284,7 @@ def _emit_sign(t: Any, x: Any) -> Any:
 
 
 def sign_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
-    """(g - y re(y* g)) / |x| for complex numbers: what is across the direction y; 0 for real ones"""
+    """(g - y re(y* g)) / |x| for complex numbers: what is across y; 0 for real ones"""
     (x,) = inputs
     if x.dtype.kind != "c":
         return (None,)
