@@ -42,3 +42,13 @@ def test_rows_are_derived_from_records() -> None:
         "none: its values are true or false" in r for r in function_pages.derived_rows(bp.less, "")
     )
     assert function_pages.derived_rows(bp.stack, "") == []
+
+
+def test_names_that_other_pages_give_exist() -> None:
+    for page in ("coming-from", "tensors", "numeric-contract"):
+        text = (function_pages.PAGES.parent / f"{page}.md").read_text()
+        for name in set(re.findall(r"`bp\.([\w.]*\w)", text)):
+            found: Any = bp
+            for part in name.split("."):
+                assert hasattr(found, part), f"{page}: bp.{name}"
+                found = getattr(found, part)
