@@ -44,6 +44,12 @@ def evaluate(root: Node, arrays: list[Any]) -> Any:
 
 
 @pytest.fixture
+def value_of() -> Callable[[Node, list[Any]], Any]:
+    """value_of(root, arrays): the value of a graph on placeholders."""
+    return evaluate
+
+
+@pytest.fixture
 def changes() -> Callable[..., str]:
     """changes(pass, root, arrays): the text after the pass, which must not change the value."""
 
