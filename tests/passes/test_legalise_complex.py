@@ -93,9 +93,10 @@ def test_pairs_are_the_input_itself(leaf: Callable[..., Node], legal: Callable[.
 @pytest.mark.parametrize(
     "function",
     [
-        lambda z: z.transpose(), lambda z: z[1:, ::-2], lambda z: z.sum(axis=1), lambda z: z.reshape(-1) + 1,
-        lambda z: z.mean(axis=0), lambda z: z.prod(axis=1), lambda z: abs(z) > 1,
-        lambda z: z @ z.transpose(), lambda z: bp.where(z.real > 0, z, 1j), lambda z: z[:, 1:] * z[:1, :2],
+        lambda z: z.transpose(), lambda z: z[1:, ::-2], lambda z: z.sum(axis=1),
+        lambda z: z.reshape(-1) + 1, lambda z: z.mean(axis=0), lambda z: z.prod(axis=1),
+        lambda z: abs(z) > 1, lambda z: z @ z.transpose(), lambda z: bp.where(z.real > 0, z, 1j),
+        lambda z: z[:, 1:] * z[:1, :2],
         lambda z: bp.concat([z, z]), lambda z: bp.cumulative_sum(z, axis=1), lambda z: z.exp(),
     ],
 )  # fmt: skip
