@@ -172,6 +172,9 @@ def promote(a: DType, b: DType) -> DType:
     """
     found = _TABLE.get((a, b))
     if found is None:
+        for given in (a, b):
+            if not isinstance(given, DType):
+                raise DTypeError(f"promote: expected a dtype, got {type(given).__name__}")
         found = _TABLE[a, b] = _promote(a, b)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -230,3 +231,22 @@ def test_negative_sizes() -> None:
     for sizes in ((-2, 4), (-3,)):
         with pytest.raises(bp.errors.ShapeError, match="broadcast_to: "):
             bp.ones(1).broadcast_to(*sizes)
+
+
+def test_a_list_without_end() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(bp.errors.ShapeError, match="nested more than 64 deep; is it in itself?"):
+        bp.tensor(endless)
+
+
+def test_what_is_no_dtype_and_no_generator() -> None:
+    with pytest.raises(bp.errors.DTypeError, match="promote: expected a dtype, got Tensor"):
+        bp.promote(bp.float32, bp.ones(2))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"generator: expected a bp.Generator, got Tensor"):
+        bp.nn.functional.dropout(bp.ones(2), generator=bp.ones(2))  # type: ignore[arg-type]
+
+
+def test_a_foreign_value_is_in_no_tensor() -> None:
+    assert Fraction(1, 3) not in bp.ones(2)
+    assert 1 in bp.ones(2)

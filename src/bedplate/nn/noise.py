@@ -26,7 +26,12 @@ def dropout(
 
 
 def _source(generator: Generator | None) -> Generator:
-    return random.default_generator() if generator is None else generator
+    if generator is None:
+        return random.default_generator()
+    if not isinstance(generator, Generator):
+        kind = type(generator).__name__
+        raise TypeError(f"generator: expected a bp.Generator, got {kind}")
+    return generator
 
 
 def rrelu(

@@ -22,6 +22,7 @@ from bedplate.tensor.dlpack import from_dlpack
 Array = np.ndarray[Any, Any]
 NUMBERS = (bool, int, float, complex)
 NUMPY = (np.ndarray, np.generic)
+MAX_DEPTH = 64  # as many axes as NumPy has
 
 
 def to_array(data: Any, dtype: DType | None = None) -> Array:
@@ -66,9 +67,11 @@ def _from_list(data: Any, dtype: DType | None) -> Array:
 def _scan(data: Any, types: set[type], place: tuple[int, ...], shape: list[int | None]) -> None:
     """Collect the types of the elements; `shape` has the length seen first at each depth.
 
-    raises ShapeError where a length differs
+    raises ShapeError where a length differs, or for a list without end
     """
     depth = len(place)
+    if depth > MAX_DEPTH:
+        raise ShapeError(f"tensor: the list is nested more than {MAX_DEPTH} deep; is it in itself?")
     if depth == len(shape):
         shape.append(len(data))
     elif shape[depth] != len(data):

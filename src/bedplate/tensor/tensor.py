@@ -221,7 +221,8 @@ class Tensor(Assignment, Interchange, Standard, Methods):
         return (self[index] for index in range(self.shape[0]))
 
     def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
+        equal = self == value
+        return bool(equal.any()) if isinstance(equal, Tensor) else False
 
     def __repr__(self) -> str:
         return tensor_text(self)
