@@ -149,6 +149,11 @@ def _row_cases() -> list[Case]:
         Case("reduce/sum-axis1", "sum", {"n": 4096, "axis": 1}),
         Case("reduce/sum-all", "sum", {"n": 4096, "axis": None}),
         Case("reduce/transpose-4096", "transpose", {"n": 4096}),
+        Case("reduce/cumsum-1e6", "cumsum", {"n": 10**6}),
+        Case("reduce/sort-1e6", "sort", {"n": 10**6}),
+        Case("reduce/sort-4096x1024", "sort", {"rows": 4096, "n": 1024}),
+        Case("reduce/topk100-1e6", "topk", {"n": 10**6, "k": 100}),
+        Case("random/normal-1e6", "normal", {"n": 10**6}),
     ]
 
 

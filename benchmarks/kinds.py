@@ -289,6 +289,25 @@ KINDS = {
         lambda p: 1.0 * p["n"] ** 2,
         lambda p: (4.0 * p["n"] ** 2, 0.0),
     ),
+    "cumsum": Kind(
+        lambda p, rng: [_normal(rng, p["n"])],
+        lambda p, x: [np.cumsum(x[0])],
+        lambda p: 1.0 * p["n"],
+        lambda p: (4.0 * p["n"], 4.0 * p["n"]),
+    ),
+    "sort": Kind(
+        lambda p, rng: [_normal(rng, p.get("rows", 1), p["n"])],
+        lambda p, x: [np.sort(x[0])],
+        _no_flops,
+        lambda p: (4.0 * p.get("rows", 1) * p["n"], 4.0 * p.get("rows", 1) * p["n"]),
+    ),
+    "topk": Kind(
+        lambda p, rng: [_normal(rng, p["n"])],
+        lambda p, x: [np.sort(x[0])[: -p["k"] - 1 : -1]],
+        _no_flops,
+        lambda p: (4.0 * p["n"], 0.0),
+    ),
+    "normal": Kind(lambda p, rng: [], None, _no_flops, lambda p: (0.0, 4.0 * p["n"])),
     "transpose": Kind(
         _square_inputs,
         lambda p, x: [x[0].T],

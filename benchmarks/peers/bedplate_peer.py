@@ -91,6 +91,22 @@ def sum(p: Any, inputs: Any) -> Any:
     return _without_gradient(lambda x: x.sum(axis=p["axis"]), *_tensors(inputs))
 
 
+def cumsum(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda x: bp.cumsum(x, axis=0), *_tensors(inputs))
+
+
+def sort(p: Any, inputs: Any) -> Any:
+    return _without_gradient(bp.sort, *_tensors(inputs))
+
+
+def topk(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda x: bp.topk(x, p["k"]).values, *_tensors(inputs))
+
+
+def normal(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda: bp.random.normal((p["n"],)))
+
+
 def transpose(p: Any, inputs: Any) -> Any:
     return _without_gradient(lambda x: x.mT, *_tensors(inputs))
 

@@ -63,6 +63,22 @@ def sum(p: Any, inputs: Any) -> Any:
     return _jitted(lambda x: [x.sum(p["axis"])], *inputs)
 
 
+def cumsum(p: Any, inputs: Any) -> Any:
+    return _jitted(lambda x: [jnp.cumsum(x)], *inputs)
+
+
+def sort(p: Any, inputs: Any) -> Any:
+    return _jitted(lambda x: [jnp.sort(x)], *inputs)
+
+
+def topk(p: Any, inputs: Any) -> Any:
+    return _jitted(lambda x: [jax.lax.top_k(x, p["k"])[0]], *inputs)
+
+
+def normal(p: Any, inputs: Any) -> Any:
+    return _jitted(lambda key: [jax.random.normal(key, (p["n"],))], jax.random.PRNGKey(0))
+
+
 def transpose(p: Any, inputs: Any) -> Any:
     return _jitted(lambda x: [x.T], *inputs)
 

@@ -44,6 +44,30 @@ def sum(p: Any, inputs: Any) -> Any:
     return lambda: [inputs[0].sum(p["axis"])]
 
 
+def cumsum(p: Any, inputs: Any) -> Any:
+    return lambda: [inputs[0].cumsum()]
+
+
+def sort(p: Any, inputs: Any) -> Any:
+    return lambda: [np.sort(inputs[0])]
+
+
+def topk(p: Any, inputs: Any) -> Any:
+    (x,) = inputs
+
+    def run() -> Any:
+        best = x[np.argpartition(x, -p["k"])[-p["k"] :]]
+        best.sort()
+        return [best[::-1]]
+
+    return run
+
+
+def normal(p: Any, inputs: Any) -> Any:
+    rng = np.random.default_rng(0)
+    return lambda: [rng.standard_normal(p["n"], dtype=np.float32)]
+
+
 def transpose(p: Any, inputs: Any) -> Any:
     return lambda: [np.ascontiguousarray(inputs[0].T)]
 

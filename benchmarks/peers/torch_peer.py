@@ -80,6 +80,22 @@ def sum(p: Any, inputs: Any) -> Any:
     return _without_gradient(lambda x: x.sum(axes), torch.from_numpy(inputs[0]))
 
 
+def cumsum(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda x: x.cumsum(0), torch.from_numpy(inputs[0]))
+
+
+def sort(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda x: x.sort().values, torch.from_numpy(inputs[0]))
+
+
+def topk(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda x: x.topk(p["k"]).values, torch.from_numpy(inputs[0]))
+
+
+def normal(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda: torch.randn(p["n"]))
+
+
 def transpose(p: Any, inputs: Any) -> Any:
     return _without_gradient(lambda x: x.T.contiguous(), torch.from_numpy(inputs[0]))
 
