@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import bedplate
+from bedplate.dtypes import as_dtype
 from bedplate.ops.cost import cost_of
+from bedplate.ops.leaves import placeholder
 from bedplate.ops.record import REGISTRY, NoGradient, Op
 from bedplate.ops.table import named_dtypes, second_order
 
@@ -103,11 +107,28 @@ def derived_rows(function: Callable[..., Any], docstring: str) -> list[str]:
     op = record_of(function)
     if op is None:
         return []
-    rows = {"dtypes": named_dtypes(op.dtypes), "gradient": _gradient(op), "cost": cost_of(op).words}
+    rows = {
+        "returns": _returns(op),
+        "dtypes": named_dtypes(op.dtypes),
+        "gradient": _gradient(op),
+        "cost": cost_of(op).words,
+    }
     missing = [word for word in rows if not re.search(rf"^ *{word} ", docstring, re.MULTILINE)]
     column = re.search(r"^(\w[\w, ]*?  +)\S", docstring, re.MULTILINE)
     width = max(len(column[1]) if column else 0, 10)
     return [f"{word:<{width}}{rows[word]}" for word in missing if rows[word]]
+
+
+def _returns(op: Op) -> str:
+    """The shape and dtype of an element-wise op, as far as its promotion says it."""
+    if op.kind != "elementwise" or not op.samples:
+        return ""
+    inputs = [np.asarray(x) for x in op.samples[0].inputs(np.random.default_rng(0))]
+    places = tuple(placeholder(i, x.shape, as_dtype(x.dtype), None) for i, x in enumerate(inputs))
+    _, dtype = op.infer(places, op.samples[0].attributes)
+    kinds = {"float": "its dtype, integers as float32", "common": "the dtype that holds all"}
+    kind = "bool" if dtype.kind == "b" else kinds.get(op.promote, "see the formula")
+    return f"the shape to which all broadcast; {kind}" if len(inputs) > 1 else f"shape of x; {kind}"
 
 
 def _gradient(op: Op) -> str:

@@ -36,8 +36,8 @@ def test_docstrings_are_whole(entry: Any) -> None:
 
 def test_rows_are_derived_from_records() -> None:
     rows = function_pages.derived_rows(bp.exp, "")
-    assert [row.split()[0] for row in rows] == ["dtypes", "gradient", "cost"]
-    assert function_pages.derived_rows(bp.exp, "cost  none\n") == rows[:2]
+    assert [row.split()[0] for row in rows] == ["returns", "dtypes", "gradient", "cost"]
+    assert function_pages.derived_rows(bp.exp, "cost  none\n") == rows[:3]
     assert any(
         "none: its values are true or false" in r for r in function_pages.derived_rows(bp.less, "")
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,7 @@ class Shaped:
 
     def __init__(self, shape: Any, dtype: Any) -> None:
         self.shape, self.dtype, self.ndim = tuple(shape), dtype, len(shape)
+        self.size = math.prod(self.shape)
 
 
 def cost(name: str, *inputs: bp.Tensor, **attributes: Any) -> tuple[float, float]:

@@ -210,7 +210,8 @@ def fmod_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any
     ),
 )
 def fmod(a: Value, b: Value) -> Value:
-    """The rest of division rounded towards zero, with the sign of the dividend.
+    """The rest of division rounded towards zero, with the sign of the dividend:
+    y = a - trunc(a / b) b.
 
     a, b     shapes broadcast; numbers; for integers fmod(x, 0) is 0
     returns  their common shape and dtype
@@ -365,6 +366,8 @@ def safe_inv(x: Value, epsilon: float = 1e-6) -> Value:
     """A reciprocal that stays finite: y = x / (x^2 + epsilon), and 0 at 0.
 
     epsilon  positive; bounds |y| by 1 / (2 sqrt(epsilon))
+    returns  shape of x
+    gradient (epsilon - x^2) / (x^2 + epsilon)^2, at most 1 / epsilon
     >>> import bedplate as bp
     >>> bp.safe_inv(bp.tensor([0.0, 2.0]), epsilon=0.0625).tolist()
     [0.0, 0.4923076927661896]

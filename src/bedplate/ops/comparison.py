@@ -185,7 +185,7 @@ def logical_or(a: Value, b: Value) -> Value:
     result=bool_,
 )
 def logical_xor(a: Value, b: Value) -> Value:
-    """True where exactly one is.
+    """True where exactly one is: y = bool(a) != bool(b).
 
     a, b     shapes broadcast; numbers are true where they are not 0 (NaN is)
     returns  bool
@@ -231,7 +231,7 @@ def _classify(name: str) -> Any:
     result=bool_,
 )
 def isnan(x: Value) -> Value:
-    """True where x is not a number.
+    """Where there is no number: y = x != x.
 
     >>> import bedplate as bp
     >>> bp.isnan(bp.tensor([1.0, float("nan")])).tolist()
@@ -248,7 +248,7 @@ def isnan(x: Value) -> Value:
     result=bool_,
 )
 def isinf(x: Value) -> Value:
-    """True where x is plus or minus infinity.
+    """Where numbers are infinite: y = |x| == inf.
 
     >>> import bedplate as bp
     >>> bp.isinf(bp.tensor([1.0, float("inf")])).tolist()
@@ -265,7 +265,7 @@ def isinf(x: Value) -> Value:
     result=bool_,
 )
 def isfinite(x: Value) -> Value:
-    """True where x is neither infinite nor NaN.
+    """Where numbers are finite: y = |x| < inf, false for NaN.
 
     >>> import bedplate as bp
     >>> bp.isfinite(bp.tensor([1.0, float("inf"), float("nan")])).tolist()

@@ -65,7 +65,7 @@ def flops(op: Op, inputs: Any, output: Any, attributes: Attributes) -> float:
     >>> from bedplate.ops.matmul import MATMUL
     >>> a, b = bp.zeros((2, 3)), bp.zeros((3, 4))
     >>> flops(MATMUL, (a, b), bp.matmul(a, b), {})
-    48.0
+    48
     """
     return cost_of(op).flops(inputs, output, attributes)
 

@@ -167,6 +167,7 @@ def tril(x: Value, k: int = 0) -> Value:
     """The lower triangle of the last two axes, zeros elsewhere.
 
     k        diagonals above the main one that are kept (negative: below, not kept)
+    returns  shape of x; y[i, j] = x[i, j] if j <= i + k else 0
     >>> import bedplate as bp
     >>> bp.tril(bp.tensor([[1, 2], [3, 4]])).tolist()
     [[1, 0], [3, 4]]
@@ -178,6 +179,7 @@ def triu(x: Value, k: int = 0) -> Value:
     """The upper triangle of the last two axes, zeros elsewhere.
 
     k        diagonals above the main one that are not kept (negative: below, kept)
+    returns  shape of x; y[i, j] = x[i, j] if j >= i + k else 0
     >>> import bedplate as bp
     >>> bp.triu(bp.tensor([[1, 2], [3, 4]])).tolist()
     [[1, 2], [0, 4]]

@@ -192,10 +192,11 @@ def cumulative_prod(
 
 @axis_words
 def cumsum(x: Value, axis: int | None = None, dtype: Any = None) -> Value:
-    """The sums of all elements up to each along an axis, as in NumPy and PyTorch.
+    """The sums of all elements up to each along an axis: y[i] = x[0] + ... + x[i].
 
     axis     `dim` works too; None: x is flattened first
     dtype    of the result; see `cumulative_sum`
+    returns  shape of x
     >>> import bedplate as bp
     >>> bp.cumsum(bp.tensor([[1, 2], [3, 4]]), axis=0).tolist()
     [[1, 2], [4, 6]]
@@ -206,10 +207,11 @@ def cumsum(x: Value, axis: int | None = None, dtype: Any = None) -> Value:
 
 @axis_words
 def cumprod(x: Value, axis: int | None = None, dtype: Any = None) -> Value:
-    """The products of all elements up to each along an axis, as in NumPy and PyTorch.
+    """The products of all elements up to each along an axis: y[i] = x[0] * ... * x[i].
 
     axis     `dim` works too; None: x is flattened first
     dtype    of the result; see `cumulative_prod`
+    returns  shape of x
     >>> import bedplate as bp
     >>> bp.cumprod(bp.tensor([[1, 2], [3, 4]]), axis=1).tolist()
     [[1, 2], [3, 12]]
@@ -242,6 +244,7 @@ def logcumsumexp(x: Value, axis: int | None = None) -> Value:
 
     x        floats, computed in float64 without overflow, where -inf counts as nothing; or complex
     axis     `dim` works too; None: x is flattened first
+    returns  shape of x
     >>> import bedplate as bp
     >>> bp.logcumsumexp(bp.tensor([1000.0, 1000.0]), axis=0).tolist()
     [1000.0, 1000.6931762695312]

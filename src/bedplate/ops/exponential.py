@@ -60,6 +60,7 @@ def exp2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 def exp2(x: Value) -> Value:
     """Raise 2 to each element: y = 2**x.
 
+    also     bp.special.exp2(x)
     >>> import bedplate as bp
     >>> bp.exp2(bp.tensor([0.0, 3.0])).tolist()
     [1.0, 8.0]
@@ -79,8 +80,9 @@ def expm1_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def expm1(x: Value) -> Value:
-    """e**x - 1, exact also where x is small.
+    """The exponential less 1: y = e**x - 1, exact also where x is small.
 
+    also     bp.special.expm1(x)
     >>> import bedplate as bp
     >>> bp.expm1(bp.tensor([0.0])).tolist()
     [0.0]
@@ -100,7 +102,7 @@ def log_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def log(x: Value) -> Value:
-    """The natural logarithm; -inf at 0, NaN below.
+    """The natural logarithm: y = log(x); -inf at 0, NaN below.
 
     >>> import bedplate as bp
     >>> bp.log(bp.tensor([1.0, 0.0])).tolist()
@@ -122,8 +124,9 @@ def log1p_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def log1p(x: Value) -> Value:
-    """log(1 + x), exact also where x is small.
+    """The logarithm of 1 more: y = log(1 + x), exact also where x is small.
 
+    also     bp.special.log1p(x)
     >>> import bedplate as bp
     >>> bp.log1p(bp.tensor([0.0])).tolist()
     [0.0]
@@ -143,7 +146,7 @@ def log2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def log2(x: Value) -> Value:
-    """The logarithm to base 2; -inf at 0, NaN below.
+    """The logarithm to base 2: y = log(x) / log(2); -inf at 0, NaN below.
 
     >>> import bedplate as bp
     >>> bp.log2(bp.tensor([8.0, 1.0])).tolist()
@@ -164,7 +167,7 @@ def log10_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def log10(x: Value) -> Value:
-    """The logarithm to base 10; -inf at 0, NaN below.
+    """The logarithm to base 10: y = log(x) / log(10); -inf at 0, NaN below.
 
     >>> import bedplate as bp
     >>> bp.log10(bp.tensor([100.0, 1.0])).tolist()
@@ -243,7 +246,7 @@ def sqrt_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def sqrt(x: Value) -> Value:
-    """The square root, correctly rounded; NaN below 0; its gradient at 0 is inf.
+    """The square root: y = x**0.5, correctly rounded; NaN below 0; its gradient at 0 is inf.
 
     >>> import bedplate as bp
     >>> bp.sqrt(bp.tensor([4.0, 9.0])).tolist()

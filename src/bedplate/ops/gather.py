@@ -70,7 +70,7 @@ TAKE = register(
 
 
 def take(x: Value, indices: Value, axis: int | None = None) -> Value:
-    """Choose slices by index along an axis.
+    """Choose slices by index along an axis: y[i] = x[indices[i]].
 
     indices  integers, any shape, in [-size, size); a single one takes the axis away
     axis     may be left out if x has exactly one
@@ -128,6 +128,7 @@ def take_along_axis(x: Value, indices: Value, axis: int = -1) -> Value:
 
     indices  as many axes as x; sizes broadcast with x but for the axis
     raises   IndexError when the value is computed, if an index is out of range
+    returns  shape of the indices; the gradient adds up what was chosen more than once
     >>> import bedplate as bp
     >>> bp.take_along_axis(bp.tensor([[1, 2], [3, 4]]), bp.tensor([[1], [0]])).tolist()
     [[2], [3]]

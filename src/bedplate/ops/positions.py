@@ -60,6 +60,7 @@ def argmax(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
     axis     None: of the flattened value
     returns  int64; the first NaN counts as largest
     raises   ShapeError for an empty axis
+    keepdims  keep the axis, with size 1; `keepdim` works too
     >>> import bedplate as bp
     >>> bp.argmax(bp.tensor([1.0, 3.0, 3.0])).item()
     1
@@ -74,6 +75,7 @@ def argmin(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
     axis     None: of the flattened value
     returns  int64; the first NaN counts as smallest
     raises   ShapeError for an empty axis
+    keepdims  keep the axis, with size 1; `keepdim` works too
     >>> import bedplate as bp
     >>> bp.argmin(bp.tensor([1.0, 3.0, 1.0])).item()
     0

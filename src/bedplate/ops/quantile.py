@@ -95,7 +95,8 @@ def normal_quantile_gradient(grad_out: Value, inputs: Any, output: Value) -> tup
     ),
 )
 def normal_quantile(p: Value) -> Value:
-    """The value below which a standard normal number lies with probability p.
+    """The value below which a standard normal number lies with probability p: y with
+    p = (1 + erf(y / sqrt 2)) / 2.
 
     p        floats in [0, 1]; 0 gives -inf, 1 gives inf, others NaN
     source   Wichura 1988, Applied Statistics 37, algorithm AS 241

@@ -295,7 +295,7 @@ def sum_(
     dtype: Any = None,
     accumulate: Any = None,
 ) -> Value:
-    """The sum over axes, in a fixed order that depends on the shape alone.
+    """The sum over axes, y = x[0] + x[1] + ..., in a fixed order that depends on the shape alone.
 
     x           bools and integers are summed as 64-bit integers; float16 and bfloat16 in float32
     axis        one, several, or None for all; `dim` works too
@@ -303,6 +303,7 @@ def sum_(
     accumulate  "float32", "float64" or "compensated": how floats are added up before the one
                 rounding to the dtype of the result; None: as `config.accumulate` says
     returns     0 for an empty axis
+    keepdims  keep the axes, with size 1; `keepdim` works too
     >>> import bedplate as bp
     >>> bp.sum(bp.tensor([[1, 2], [3, 4]]), axis=0).tolist()
     [4, 6]
@@ -318,12 +319,13 @@ def sum_(
 
 @axis_words
 def prod(x: Value, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Value:
-    """The product over axes.
+    """The product over axes: y = x[0] x[1] ...; its gradient does not divide.
 
     x        bools and integers are multiplied as 64-bit integers
     axis     one, several, or None for all; `dim` works too
     dtype    of the result; x is cast to it first
     returns  1 for an empty axis; the gradient is right where elements are 0
+    keepdims  keep the axes, with size 1; `keepdim` works too
     >>> import bedplate as bp
     >>> bp.prod(bp.tensor([2, 3, 4])).item()
     24
@@ -339,6 +341,7 @@ def max_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     axis     one, several, or None for all; `dim` works too
     returns  where several are largest, each gets an equal share of the gradient
     raises   ShapeError for an empty axis
+    keepdims  keep the axes, with size 1; `keepdim` works too
     >>> import bedplate as bp
     >>> bp.max(bp.tensor([[1, 5], [3, 4]]), axis=1).tolist()
     [5, 4]
@@ -353,6 +356,7 @@ def min_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     axis     one, several, or None for all; `dim` works too
     returns  where several are smallest, each gets an equal share of the gradient
     raises   ShapeError for an empty axis
+    keepdims  keep the axes, with size 1; `keepdim` works too
     >>> import bedplate as bp
     >>> bp.min(bp.tensor([[1, 5], [3, 4]]), axis=1).tolist()
     [1, 3]
@@ -364,6 +368,10 @@ def min_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
 def all_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     """Whether all elements over axes are true (not 0); True for an empty axis.
 
+    x         numbers are true where they are not 0 (NaN is)
+    axis      one, several, or None for all; `dim` works too
+    keepdims  keep the axes, with size 1; `keepdim` works too
+    returns   bool; y = x[0] and x[1] and ...; True for an empty axis
     >>> import bedplate as bp
     >>> bp.all(bp.tensor([True, False])).item()
     False
@@ -375,6 +383,10 @@ def all_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
 def any_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     """Whether any element over axes is true (not 0); False for an empty axis.
 
+    x         numbers are true where they are not 0 (NaN is)
+    axis      one, several, or None for all; `dim` works too
+    keepdims  keep the axes, with size 1; `keepdim` works too
+    returns   bool; y = x[0] or x[1] or ...; False for an empty axis
     >>> import bedplate as bp
     >>> bp.any(bp.tensor([True, False])).item()
     True

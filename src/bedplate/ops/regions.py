@@ -102,6 +102,12 @@ def slice_(
 def narrow(x: Value, axis: int, start: int, size: int) -> Value:
     """The elements start to start + size of one axis.
 
+    axis     which
+    start    the first element, counted from the front
+    size     how many
+    returns  shape of x with `size` along the axis
+    raises   ShapeError for an axis that does not exist, and for elements that do not
+    cost     none
     >>> import bedplate as bp
     >>> bp.narrow(bp.tensor([1, 2, 3, 4]), 0, 1, 2).tolist()
     [2, 3]
@@ -121,6 +127,10 @@ def narrow(x: Value, axis: int, start: int, size: int) -> Value:
 def flip(x: Value, axis: Axes | None = None) -> Value:
     """Reverse the order along axes; None for all.
 
+    axis     one, several, or None
+    returns  y[i] = x[n - 1 - i] along each
+    raises   ShapeError for an axis that does not exist
+    cost     none: whoever reads the result reads x backwards
     >>> import bedplate as bp
     >>> bp.flip(bp.tensor([1, 2, 3])).tolist()
     [3, 2, 1]
@@ -136,6 +146,10 @@ def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, .
     """Cut an axis into pieces of the given sizes; an integer is the size of each but the last.
 
     raises   ShapeError if the sizes do not add up to the axis
+    sizes    sizes of the pieces, or one for all
+    axis     which
+    returns  a tuple of pieces
+    cost     none: each is read where x lies
     >>> import bedplate as bp
     >>> [piece.tolist() for piece in bp.split(bp.tensor([1, 2, 3]), 2)]
     [[1, 2], [3]]
@@ -158,6 +172,10 @@ def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, .
 def chunk(x: Value, count: int, axis: int = 0) -> tuple[Value, ...]:
     """Cut an axis into at most `count` pieces of equal size; the last may be smaller.
 
+    count    how many
+    axis     which
+    returns  ceil(size / count) elements each, the last what is left
+    raises   ShapeError for an axis that does not exist; ValueError for a count below 1
     >>> import bedplate as bp
     >>> [piece.shape for piece in bp.chunk(bp.zeros((5, 2)), 2)]
     [(3, 2), (2, 2)]
@@ -171,6 +189,10 @@ def chunk(x: Value, count: int, axis: int = 0) -> tuple[Value, ...]:
 def unstack(x: Value, axis: int = 0) -> tuple[Value, ...]:
     """The slices along an axis, without that axis.
 
+    axis     which
+    returns  as many as the axis is long
+    raises   ShapeError for an axis that does not exist
+    cost     none: each is read where x lies
     >>> import bedplate as bp
     >>> [row.tolist() for row in bp.unstack(bp.tensor([[1, 2], [3, 4]]))]
     [[1, 2], [3, 4]]
@@ -230,6 +252,7 @@ def pad(x: Value, widths: Any, value: bool | int | float = 0) -> Value:
     widths   (before, after) for each axis; one pair, or one integer, for all
     value    the number
     raises   ShapeError if the pairs do not match the axes; ValueError for a negative width
+    returns  before + size + after along each axis; the gradient is that of the middle
     >>> import bedplate as bp
     >>> bp.pad(bp.tensor([1, 2]), (1, 2)).tolist()
     [0, 1, 2, 0, 0]
@@ -357,6 +380,7 @@ def concat(values: Sequence[Value], axis: int | None = 0) -> Value:
     values   at least one; sizes equal but along the axis; dtypes are promoted
     axis     None: flatten each first
     raises   ShapeError if the sizes differ
+    returns  the sizes along the axis added up; the gradient of each is its part
     >>> import bedplate as bp
     >>> bp.concat([bp.tensor([1]), bp.tensor([2, 3])]).tolist()
     [1, 2, 3]
@@ -375,6 +399,10 @@ def concat(values: Sequence[Value], axis: int | None = 0) -> Value:
 def stack(values: Sequence[Value], axis: int = 0) -> Value:
     """Put values of one shape side by side along a new axis.
 
+    values   at least one; shapes equal; dtypes are promoted
+    axis     the place of the new axis in the result
+    returns  shape of each, with the number of values put in
+    raises   ShapeError if the shapes differ
     >>> import bedplate as bp
     >>> bp.stack([bp.tensor([1, 2]), bp.tensor([3, 4])], axis=1).tolist()
     [[1, 3], [2, 4]]

@@ -31,7 +31,7 @@ def _rounding(function: Any) -> Any:
     promote="common",
 )
 def floor(x: Value) -> Value:
-    """Round down.
+    """Round down: y is the greatest integer that is not above x.
 
     >>> import bedplate as bp
     >>> bp.floor(bp.tensor([1.5, -1.5])).tolist()
@@ -48,7 +48,7 @@ def floor(x: Value) -> Value:
     promote="common",
 )
 def ceil(x: Value) -> Value:
-    """Round up.
+    """Round up: y is the least integer that is not below x.
 
     >>> import bedplate as bp
     >>> bp.ceil(bp.tensor([1.5, -1.5])).tolist()
@@ -65,7 +65,7 @@ def ceil(x: Value) -> Value:
     promote="common",
 )
 def trunc(x: Value) -> Value:
-    """Round towards zero.
+    """Round towards zero: y = sign(x) floor(|x|).
 
     >>> import bedplate as bp
     >>> bp.trunc(bp.tensor([1.5, -1.5])).tolist()
@@ -84,6 +84,7 @@ def trunc(x: Value) -> Value:
 def round_(x: Value) -> Value:
     """Round to the nearest integer, halves to the even one.
 
+    returns  y = floor(x + 1/2), or the even one of the two nearest
     >>> import bedplate as bp
     >>> bp.round(bp.tensor([0.5, 1.5, 2.5])).tolist()
     [0.0, 2.0, 2.0]

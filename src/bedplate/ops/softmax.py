@@ -93,6 +93,7 @@ def softmax(x: Value, axis: int = -1) -> Value:
     returns  shape and dtype of x; NaN for a row of -inf alone
     cost     2 reads and 1 write of x, about 15 flops an element
     also     bp.nn.functional.softmax(x, axis)
+    also     bp.special.softmax(x, axis)
     >>> import bedplate as bp
     >>> bp.softmax(bp.tensor([0.0, 0.0])).tolist()
     [0.5, 0.5]
@@ -106,6 +107,8 @@ def softmin(x: Value, axis: int = -1) -> Value:
     """Shares that are largest where x is smallest: y = softmax(-x).
 
     axis     along which the shares add up; `dim` works too
+    x        as in `softmax`
+    returns  shape and dtype of x
     >>> import bedplate as bp
     >>> bp.nn.functional.softmin(bp.tensor([0.0, 1000.0])).tolist()
     [1.0, 0.0]
@@ -158,6 +161,7 @@ def log_softmax(x: Value, axis: int = -1) -> Value:
     axis     along which the shares add up; `dim` works too
     returns  shape and dtype of x
     also     bp.nn.functional.log_softmax(x, axis)
+    also     bp.special.log_softmax(x, axis)
     >>> import bedplate as bp
     >>> bp.log_softmax(bp.tensor([0.0, -1000.0])).tolist()
     [0.0, -1000.0]
@@ -225,7 +229,9 @@ def logsumexp(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     axis     one, several, or None for all; `dim` works too
     returns  -inf where all of x is -inf (its gradient there is zeros) or the axis is empty, inf
              where some x is inf
+    keepdims keep the axes, with size 1; `keepdim` works too
     also     bp.nn.functional.logsumexp(x, axis)
+    also     bp.special.logsumexp(x, axis)
     >>> import bedplate as bp
     >>> bp.logsumexp(bp.tensor([1000.0, float("-inf")])).item()
     1000.0

@@ -29,6 +29,8 @@ GROUPS = (
     (INTEGERS + FLOATS, "integers, floats"),
     (FLOATS, "floats"),
     (INTEGERS, "integers"),
+    (tuple(d for d in ALL if d.kind in "biu"), "bool, integers"),
+    (tuple(d for d in ALL if d.kind == "c"), "complex"),
 )
 BY_NAME = {
     "leaf": "the compiler",

@@ -29,7 +29,7 @@ def sin_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def sin(x: Value) -> Value:
-    """The sine of an angle in radians.
+    """The sine of an angle in radians: y = sin(x).
 
     >>> import bedplate as bp
     >>> bp.sin(bp.tensor([0.0])).tolist()
@@ -50,7 +50,7 @@ def cos_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def cos(x: Value) -> Value:
-    """The cosine of an angle in radians.
+    """The cosine of an angle in radians: y = cos(x).
 
     >>> import bedplate as bp
     >>> bp.cos(bp.tensor([0.0])).tolist()
@@ -72,7 +72,7 @@ def tan_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def tan(x: Value) -> Value:
-    """The tangent of an angle in radians.
+    """The tangent of an angle in radians: y = sin(x) / cos(x).
 
     >>> import bedplate as bp
     >>> bp.tan(bp.tensor([0.0])).tolist()
@@ -97,7 +97,7 @@ def asin_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def asin(x: Value) -> Value:
-    """The angle in [-pi/2, pi/2] whose sine is x; NaN outside [-1, 1].
+    """The angle in [-pi/2, pi/2] whose sine is x: y = asin(x); NaN outside [-1, 1].
 
     >>> import bedplate as bp
     >>> bp.asin(bp.tensor([0.0])).tolist()
@@ -119,7 +119,7 @@ def acos_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def acos(x: Value) -> Value:
-    """The angle in [0, pi] whose cosine is x; NaN outside [-1, 1].
+    """The angle in [0, pi] whose cosine is x: y = acos(x); NaN outside [-1, 1].
 
     >>> import bedplate as bp
     >>> bp.acos(bp.tensor([1.0])).tolist()
@@ -141,7 +141,7 @@ def atan_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def atan(x: Value) -> Value:
-    """The angle in [-pi/2, pi/2] whose tangent is x.
+    """The angle in [-pi/2, pi/2] whose tangent is x: y = atan(x).
 
     >>> import bedplate as bp
     >>> bp.atan(bp.tensor([0.0])).tolist()
@@ -166,7 +166,7 @@ def atan2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, An
     promote="float",
 )
 def atan2(y: Value, x: Value) -> Value:
-    """The angle of the point (x, y), in [-pi, pi].
+    """The angle of the point (x, y), in [-pi, pi]: atan(y / x) in its quadrant.
 
     y, x     shapes broadcast
     >>> import bedplate as bp
@@ -188,7 +188,7 @@ def sinh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def sinh(x: Value) -> Value:
-    """The hyperbolic sine.
+    """The hyperbolic sine: y = (e^x - e^-x) / 2.
 
     >>> import bedplate as bp
     >>> bp.sinh(bp.tensor([0.0])).tolist()
@@ -209,7 +209,7 @@ def cosh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def cosh(x: Value) -> Value:
-    """The hyperbolic cosine.
+    """The hyperbolic cosine: y = (e^x + e^-x) / 2.
 
     >>> import bedplate as bp
     >>> bp.cosh(bp.tensor([0.0])).tolist()
@@ -231,7 +231,7 @@ def tanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def tanh(x: Value) -> Value:
-    """The hyperbolic tangent.
+    """The hyperbolic tangent: y = (e^x - e^-x) / (e^x + e^-x).
 
     also     bp.nn.functional.tanh(x)
     >>> import bedplate as bp
@@ -257,7 +257,7 @@ def asinh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def asinh(x: Value) -> Value:
-    """The inverse of the hyperbolic sine.
+    """The inverse of the hyperbolic sine: y = log(x + sqrt(x^2 + 1)).
 
     >>> import bedplate as bp
     >>> bp.asinh(bp.tensor([0.0])).tolist()
@@ -282,7 +282,7 @@ def acosh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def acosh(x: Value) -> Value:
-    """The inverse of the hyperbolic cosine; NaN below 1.
+    """The inverse of the hyperbolic cosine: y = log(x + sqrt(x^2 - 1)); NaN below 1.
 
     >>> import bedplate as bp
     >>> bp.acosh(bp.tensor([1.0])).tolist()
@@ -304,7 +304,9 @@ def atanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     dtypes=INEXACT,
 )
 def atanh(x: Value) -> Value:
-    """The inverse of the hyperbolic tangent; infinite at 1 and -1, NaN beyond.
+    """The inverse of the hyperbolic tangent: y = log((1 + x) / (1 - x)) / 2.
+
+    returns  infinite at 1 and -1, NaN beyond
 
     >>> import bedplate as bp
     >>> bp.atanh(bp.tensor([0.0])).tolist()

@@ -73,6 +73,8 @@ def reshape(x: Value, shape: Any = (), *more: int, copy: bool | None = None) -> 
     shape    sizes, as one tuple or one after the other; one may be -1: what is left
     copy     values never alias, so a copy and a view are the same; accepted for the Array API
     raises   ShapeError if the number of elements differs
+    returns  prod(shape) = prod(x.shape)
+    cost     none if the elements of x lie row by row; else who reads it looks them up
     >>> import bedplate as bp
     >>> bp.reshape(bp.tensor([[1, 2], [3, 4]]), (-1,)).tolist()
     [1, 2, 3, 4]
@@ -127,6 +129,8 @@ def permute(x: Value, *axes: Any) -> Value:
 
     axes     every axis once, as one tuple or one after the other; negative ones from the end
     raises   ShapeError if they do not name every axis once
+    returns  y.shape[i] = x.shape[axes[i]]
+    cost     none: whoever reads the result reads x by other indices
     >>> import bedplate as bp
     >>> bp.permute(bp.tensor([[1, 2], [3, 4]]), (1, 0)).tolist()
     [[1, 3], [2, 4]]
@@ -146,6 +150,8 @@ def permute_dims(x: Value, axes: Any) -> Value:
 
     axes     every axis once, as a tuple; negative ones from the end
     raises   ShapeError if they do not name every axis once
+    returns  y.shape[i] = x.shape[axes[i]]
+    cost     none: whoever reads the result reads x by other indices
     >>> import bedplate as bp
     >>> bp.permute_dims(bp.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
@@ -156,6 +162,10 @@ def permute_dims(x: Value, axes: Any) -> Value:
 def transpose(x: Value, *axes: Any) -> Value:
     """Exchange two axes; without arguments reverse all; with a tuple as `permute`.
 
+    axes     none, two, or a tuple of all
+    returns  shape of x with its sizes in that order
+    raises   ShapeError for axes that do not exist, or come twice
+    cost     none
     >>> import bedplate as bp
     >>> bp.transpose(bp.tensor([[1, 2], [3, 4]]), 0, 1).tolist()
     [[1, 3], [2, 4]]
@@ -168,6 +178,9 @@ def transpose(x: Value, *axes: Any) -> Value:
 def swapaxes(x: Value, first: int, second: int) -> Value:
     """Exchange two axes.
 
+    first, second  axes of x; negative ones from the end
+    raises         ShapeError for an axis that does not exist
+    cost           none
     >>> import bedplate as bp
     >>> bp.swapaxes(bp.tensor([[1, 2], [3, 4]]), 0, -1).tolist()
     [[1, 3], [2, 4]]
@@ -182,6 +195,10 @@ def swapaxes(x: Value, first: int, second: int) -> Value:
 def moveaxis(x: Value, source: Axes, destination: Axes) -> Value:
     """Move axes to other places; the others keep their order.
 
+    source       axes of x, one or several
+    destination  as many places in the result
+    raises       ShapeError if an axis does not exist, or comes twice
+    cost         none
     >>> import bedplate as bp
     >>> bp.moveaxis(bp.zeros((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
@@ -204,6 +221,9 @@ def several(axes: Axes) -> Sequence[int]:
 def matrix_transpose(x: Value) -> Value:
     """Exchange the last two axes.
 
+    x        (..., m, n)
+    returns  (..., n, m)
+    cost     none: whoever reads the result reads x by other indices
     >>> import bedplate as bp
     >>> bp.matrix_transpose(bp.zeros((5, 2, 3))).shape
     (5, 3, 2)
@@ -257,6 +277,8 @@ def broadcast_to(x: Value, shape: Any = (), *more: int) -> Value:
 
     shape    ends with the sizes of x, where a size 1 of x may be any; -1 keeps a size
     raises   ShapeError if x does not broadcast to it
+    returns  the new shape; the gradient is summed over what was repeated
+    cost     none: whoever reads the result reads x by other indices
     >>> import bedplate as bp
     >>> bp.broadcast_to(bp.tensor([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
@@ -276,6 +298,10 @@ def broadcast_to(x: Value, shape: Any = (), *more: int) -> Value:
 def expand_dims(x: Value, axis: Axes = 0) -> Value:
     """Insert axes of size 1 at the given places of the result.
 
+    axis     places in the result, one or several; negative ones from the end
+    returns  shape of x with sizes of 1 put in
+    raises   ShapeError for a place that does not exist, or comes twice
+    cost     none
     >>> import bedplate as bp
     >>> bp.expand_dims(bp.tensor([1, 2]), 0).shape
     (1, 2)
@@ -294,6 +320,8 @@ def squeeze(x: Value, axis: Axes | None = None) -> Value:
 
     axis     which; None for all of size 1
     raises   ShapeError if an axis has another size
+    returns  shape of x without these axes
+    cost     none
     >>> import bedplate as bp
     >>> bp.squeeze(bp.zeros((1, 3, 1)), 0).shape
     (3, 1)
@@ -310,6 +338,9 @@ def squeeze(x: Value, axis: Axes | None = None) -> Value:
 def flatten(x: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
     """Join the axes from start_dim to end_dim (counted in) into one.
 
+    start_dim, end_dim  axes of x; negative ones from the end
+    returns             prod(sizes that were joined) in their place
+    cost                none
     >>> import bedplate as bp
     >>> bp.flatten(bp.zeros((2, 3, 4)), 1).shape
     (2, 12)
