@@ -5,6 +5,7 @@ Those without data are lazy: a plan that reads `zeros(...)` folds it into its ke
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,12 @@ def tensor(
 ) -> Tensor:
     """A tensor with a copy of `data`; the same as `Tensor(...)`.
 
+    data           numbers, nested lists (also of tensors), arrays, anything with `__array__` or
+                   `__dlpack__`; a tensor's history does not come along: `bp.stack` keeps it
+    device         by default that of `default_device`
+    dtype          by default: Python integers int64, Python floats float32, others theirs
+    requires_grad  gradients are computed for it
+    raises         ShapeError for a ragged list; DTypeError or TypeError for what is no number
     >>> import bedplate as bp
     >>> bp.tensor([1, 2]).dtype, bp.tensor([1.0, 2.0]).dtype
     (bedplate.int64, bedplate.float32)
@@ -42,20 +49,34 @@ def tensor(
 def asarray(data: Any, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
     """`data` as a tensor: itself if it is one of this dtype on this device.
 
-    copy    True: never itself. False raises ValueError unless it is
+    copy    True: never itself, but with its history: gradients flow through (`bp.tensor(x)` has
+            none). False: itself, or the memory of an array as `from_dlpack` takes it
+    raises  ValueError for copy=False where the values must be converted or gathered
+    data     as for `tensor`
+    dtype    of the result; by default that of the data
+    device   of the result
+    returns  the shape of the data
     >>> import bedplate as bp
     >>> x = bp.ones(2)
-    >>> bp.asarray(x) is x
-    True
+    >>> bp.asarray(x) is x, bp.asarray(x, copy=True) is x
+    (True, False)
     """
-    if isinstance(data, Tensor) and not copy:
+    if isinstance(data, Tensor):
         moved = data if device is None else data.to(Device(device))
-        result = moved if dtype is None else moved.astype(dtype, copy=False)
-        if result is data or copy is None:
+        result = moved.astype(moved.dtype if dtype is None else dtype, copy=bool(copy))
+        if copy is not False or result is data:
             return result
-    if copy is False:
-        raise ValueError("asarray: copy=False cannot be had, a tensor has memory of its own")
-    return Tensor(data, device, dtype)
+    elif copy is not False:
+        return Tensor(data, device, dtype)
+    elif hasattr(data, "__dlpack__"):
+        with contextlib.suppress(BufferError):
+            result = from_dlpack(data, device=device, copy=False)
+            if dtype is None or result.dtype is as_dtype(dtype):
+                return result
+    raise ValueError(
+        f"asarray: {type(data).__name__} cannot become this tensor without a copy\n"
+        "  leave out copy=False"
+    )
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
@@ -103,6 +124,8 @@ def from_numpy(array: Any) -> Tensor:
     """A tensor with a copy of a NumPy array, in its dtype.
 
     raises  DTypeError for a dtype that is no number
+    array   any shape and layout
+    returns shape of the array; `from_dlpack` shares its memory instead
     >>> from_numpy(np.arange(2, dtype=np.int16)).dtype
     bedplate.int16
     """
@@ -145,6 +168,8 @@ def full(
 
     fill_value  a number, or a tensor of no axes
     dtype       by default that of the value: bool, int64, float32, complex64 for Python's
+    shape       sizes, a tuple or one integer
+    returns     the shape; lazy: it takes no memory before somebody needs it
     >>> import bedplate as bp
     >>> bp.full((2,), 7).tolist()
     [7, 7]
@@ -167,6 +192,9 @@ def zeros(
     """0 in every element.
 
     shape   sizes, as one tuple or one after the other
+    dtype   by default float32
+    device  by default that of `default_device`
+    returns the shape; lazy: it takes no memory before somebody needs it
     >>> import bedplate as bp
     >>> bp.zeros(2, 1).tolist()
     [[0.0], [0.0]]
@@ -185,6 +213,9 @@ def ones(
     """1 in every element.
 
     shape   sizes, as one tuple or one after the other
+    dtype   by default float32
+    device  by default that of `default_device`
+    returns the shape; lazy: it takes no memory before somebody needs it
     >>> import bedplate as bp
     >>> bp.ones((2,)).tolist()
     [1.0, 1.0]
@@ -203,6 +234,9 @@ def empty(
     """A tensor whose values do not matter; they are zeros, since nothing reads stale memory.
 
     shape   sizes, as one tuple or one after the other
+    dtype   by default float32
+    device  by default that of `default_device`
+    returns the shape; lazy: it takes no memory before somebody needs it
     >>> empty(2, 1).shape
     (2, 1)
     """
@@ -222,6 +256,9 @@ def arange(
 
     dtype   by default int64 if all numbers are integers, else float32
     raises  ValueError if the step is 0
+    start, stop    numbers; stop itself is left out
+    requires_grad  gradients are computed for it
+    returns        (ceil((stop - start) / step),), y[i] = start + i step
     >>> import bedplate as bp
     >>> bp.arange(3).tolist(), bp.arange(1.0, 2.0, 0.5).tolist()
     ([0, 1, 2], [1.0, 1.5])
@@ -255,6 +292,9 @@ def linspace(
 
     dtype     by default float32, or complex64 if an end is complex
     endpoint  whether stop is the last of them
+    start     the first number
+    num       how many
+    returns   (num,), y[i] = start + i (stop - start) / (num - 1), or / num without the endpoint
     >>> import bedplate as bp
     >>> bp.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -278,6 +318,8 @@ def eye(
 
     n_cols  by default n_rows
     k       which diagonal: above the main one if positive
+    n_rows  how many
+    returns (n_rows, n_cols), y[i, j] = 1 if j == i + k else 0
     >>> import bedplate as bp
     >>> bp.eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
