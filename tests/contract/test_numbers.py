@@ -539,3 +539,17 @@ def test_loops_that_nobody_reads_stay_bounded(device: Any) -> None:
         wanted = wanted * np.float32(0.999)
     near(x, wanted, 1e-5)
     assert math.isfinite(x.sum().item())
+
+
+@lengths
+def test_bytes_that_are_no_booleans(device: Any, length: int) -> None:
+    """What another library or a file calls true is true in every kernel."""
+    raw = np.array(spread([0, 1, 2, 128, 255, 254], length), np.uint8).view(np.bool_)
+    truth = np.array(spread([0, 1, 1, 1, 1, 1], length))
+    for x in (bp.Tensor(raw, device), bp.from_dlpack(raw, device=device)):
+        same(x.astype(bp.int32), truth)
+        same(x.sum(), truth.sum())
+        same(~x, truth == 0)
+        same(bp.where(x, 1.0, 0.0), truth)
+        same(x & True, truth == 1)
+        same(bp.arange(len(raw), device=device)[x], np.nonzero(truth)[0])
