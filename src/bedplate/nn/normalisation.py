@@ -237,7 +237,7 @@ class _InstanceNorm(_Running):
     def forward(self, x: Tensor) -> Tensor:
         self._check(x)
         own = self.training or self.running_mean is None
-        momentum = self._count() if self.training else 0.0
+        momentum = 0.0 if self.momentum is None else self.momentum
         alone = x.ndim == self.ndims[0]
         y = functional.instance_norm(
             x.expand_dims(0) if alone else x, self.running_mean, self.running_var, self.weight,
@@ -250,7 +250,8 @@ class InstanceNorm1d(_InstanceNorm):
     """Give each channel of each sequence mean 0 and variance 1.
 
     Neither scales nor running statistics unless asked for by `affine` and `track_running_stats`;
-    the other arguments are those of `BatchNorm1d`. See `functional.instance_norm`.
+    the other arguments are those of `BatchNorm1d`, but batches are not counted (as in PyTorch).
+    See `functional.instance_norm`.
 
     x   (N, C, L) or (C, L)
     >>> import bedplate as bp

@@ -25,6 +25,7 @@ from bedplate.ops import order_statistics as order_statistics
 from bedplate.ops import pooling_adaptive as pooling_adaptive
 from bedplate.ops import random as random
 from bedplate.ops import rearrange as rearrange
+from bedplate.ops import resampling as resampling
 from bedplate.ops import rope as rope
 from bedplate.ops import searching as searching
 from bedplate.ops import sets as sets

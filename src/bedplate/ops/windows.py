@@ -19,6 +19,7 @@ def per_axis(op: str, what: str, given: Any, rank: int, least: int) -> Shape:
     raises ShapeError for another count, or for a number below `least`
     """
     several = (given,) * rank if hasattr(given, "__index__") else tuple(given)
+    several = several * rank if len(several) == 1 else several
     sizes = tuple(size.__index__() for size in several)
     if len(sizes) != rank or min(sizes) < least:
         raise ShapeError(

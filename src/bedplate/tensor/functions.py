@@ -20,6 +20,7 @@ from bedplate.ops.arithmetic import (
 )
 from bedplate.ops.arithmetic import abs_ as abs
 from bedplate.ops.attention import attention
+from bedplate.ops.bessel import sinc
 from bedplate.ops.bits import (
     bitwise_and,
     bitwise_invert,
@@ -69,6 +70,7 @@ from bedplate.ops.cumulative import cumprod, cumsum, cumulative_prod, cumulative
 from bedplate.ops.cumulative_extremes import cummax, cummin
 from bedplate.ops.custom_kernel import kernel_output, run_kernel
 from bedplate.ops.einsum import einsum
+from bedplate.ops.error_functions import erfc
 from bedplate.ops.exponential import (
     exp,
     exp2,
@@ -84,6 +86,7 @@ from bedplate.ops.exponential import (
 from bedplate.ops.exponential import pow_ as pow
 from bedplate.ops.extremes import clip, maximum, minimum
 from bedplate.ops.floats import copysign, hypot, nextafter, signbit
+from bedplate.ops.gamma_functions import lgamma
 from bedplate.ops.gather import embedding, gather, index_select, take, take_along_axis
 from bedplate.ops.indexed import (
     index_add,
@@ -203,6 +206,7 @@ class Methods(Operators):
     diagonal = diagonal
     diff = diff
     equal = equal
+    erfc = erfc
     fmod = fmod
     gather = gather
     greater = greater
@@ -222,6 +226,7 @@ class Methods(Operators):
     layer_norm = layer_norm
     less = less
     less_equal = less_equal
+    lgamma = lgamma
     linear_recurrence = linear_recurrence
     logaddexp = logaddexp
     logcumsumexp = logcumsumexp
@@ -251,6 +256,7 @@ class Methods(Operators):
     scatter_reduce = scatter_reduce
     searchsorted = searchsorted
     signbit = signbit
+    sinc = sinc
     sinh = sinh
     sliding_window_view = sliding_window_view
     sort = sort
@@ -332,6 +338,7 @@ __all__ = [
     "empty_like",
     "equal",
     "erf",
+    "erfc",
     "exp",
     "exp2",
     "expand_dims",
@@ -366,6 +373,7 @@ __all__ = [
     "layer_norm",
     "less",
     "less_equal",
+    "lgamma",
     "linear_recurrence",
     "log",
     "log10",
@@ -434,6 +442,7 @@ __all__ = [
     "signbit",
     "silu",
     "sin",
+    "sinc",
     "sinh",
     "sliding_window_view",
     "softmax",

@@ -87,6 +87,7 @@ from bedplate.ops.regression_losses import (
     poisson_nll_loss,
     smooth_l1_loss,
 )
+from bedplate.ops.resampling import interpolate
 from bedplate.ops.shuffles import channel_shuffle, pixel_shuffle, pixel_unshuffle
 from bedplate.ops.softmax import log_softmax, logsumexp, softmax, softmin
 from bedplate.ops.trigonometry import tanh
@@ -123,6 +124,7 @@ __all__ = [
     "hinge_embedding_loss",
     "huber_loss",
     "instance_norm",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",
