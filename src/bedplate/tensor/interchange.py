@@ -1,11 +1,13 @@
 """Interchange: how NumPy, other libraries and Python's buffers see a tensor.
 
 What is given out without a copy is read only: values never alias, so nobody may change one from
-outside. A copy can be written.
+outside. A copy can be written. There is no `__array_interface__`: it would keep the tensor alive,
+which may be bound to another value meanwhile, and not the memory that it described.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,6 @@ import numpy as np
 from bedplate.dtypes import bfloat16, rounded
 from bedplate.tensor.dlpack import HOST, to_dlpack
 from bedplate.tensor.values import array_of, compute
-
-# functions of NumPy that answer a question or print: no array comes back that lost its history
-QUESTIONS = frozenset(
-    (np.shape, np.ndim, np.size, np.iscomplexobj, np.isrealobj, np.array_equal, np.allclose,
-     np.result_type, np.can_cast, np.shares_memory, np.may_share_memory, np.array2string,
-     np.array_repr, np.array_str, np.save, np.savez, np.savez_compressed, np.savetxt)
-)  # fmt: skip
 
 
 class Interchange:
@@ -52,13 +47,13 @@ class Interchange:
         return rounded(array, np.dtype(dtype))
 
     def __array_function__(self, function: Any, types: Any, given: Any, named: Any) -> Any:
-        if function in QUESTIONS:
-            return function(*_as_arrays(given), **_as_arrays(named))
-        raise TypeError(
-            f"numpy.{function.__name__}: a function of NumPy does not take tensors, since it would "
-            "lose their gradients\n"
-            "  use the function of the same purpose in bedplate, or pass x.numpy()"
-        )
+        if any(tensor.requires_grad for tensor in _tensors_in((given, named))):
+            raise TypeError(
+                f"numpy.{function.__name__}: a function of NumPy would lose the gradients of its "
+                "arguments\n  use the function of the same purpose in bedplate, or pass "
+                "x.detach() if no gradient is meant to pass"
+            )
+        return function(*_as_arrays(given), **_as_arrays(named))
 
     def __dlpack__(
         self,
@@ -91,12 +86,24 @@ def _shown(tensor: Any) -> np.ndarray[Any, Any]:
     return node.block.shown(node.dtype, node.shape)
 
 
+def _tensors_in(value: Any) -> Iterator[Any]:
+    """The tensors among arguments, also in lists and tables."""
+    if isinstance(value, Interchange):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _tensors_in(item)
+    elif isinstance(value, dict):
+        yield from _tensors_in(list(value.values()))
+
+
 def _as_arrays(value: Any) -> Any:
     """The arguments with an array in the place of each tensor."""
     if isinstance(value, Interchange):
         return _shown(value)
     if isinstance(value, tuple | list):
-        return type(value)(_as_arrays(item) for item in value)
+        items = [_as_arrays(item) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
     if isinstance(value, dict):
         return {name: _as_arrays(item) for name, item in value.items()}
     return value
