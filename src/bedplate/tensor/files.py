@@ -14,9 +14,9 @@ a crash leaves the old file or the new one.
 from __future__ import annotations
 
 import ast
-import io
 import itertools
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -27,10 +27,11 @@ import numpy as np
 
 from bedplate.dtypes import as_dtype
 from bedplate.errors import CheckpointError, DTypeError
+from bedplate.memory import readable
+from bedplate.memory.mapping import machine_bytes
 from bedplate.tensor import safetensors
-from bedplate.tensor.atomic import PathLike, require_regular, write_atomically
+from bedplate.tensor.atomic import PathLike, replacing, require_regular
 from bedplate.tensor.tensor import Tensor
-from bedplate.tensor.values import array_of
 
 ENDINGS = (".safetensors", ".npy", ".npz")
 # a compressed archive may not claim more than this: deflate reaches 1032 to 1
@@ -38,6 +39,7 @@ LARGEST_RATIO = 1032
 # of the .npy format: bytes of the header's length, by version; NumPy writes headers of 128 bytes
 LENGTH_BYTES = {(1, 0): 2, (2, 0): 4}
 LARGEST_HEADER = 1 << 16
+PLAIN_DTYPE = re.compile(r"[<>|=]?[biufc]\d{1,2}")
 
 
 def save(tensors: Any, path: PathLike, metadata: Mapping[str, str] | None = None) -> None:
@@ -46,7 +48,8 @@ def save(tensors: Any, path: PathLike, metadata: Mapping[str, str] | None = None
     tensors   a table from names to tensors, or one tensor for `.npy`
     path      ends in .safetensors, .npz or .npy
     metadata  a table of strings, for .safetensors
-    raises    ValueError for another ending; DTypeError for bfloat16 in NumPy's formats
+    raises    ValueError for another ending; TypeError for what is no tensor; DTypeError for
+              bfloat16 in NumPy's formats, CheckpointError for complex128 in .safetensors
     >>> import bedplate as bp, tempfile, os
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     bp.save({"w": bp.ones(2)}, os.path.join(folder, "a.safetensors"))
@@ -56,20 +59,34 @@ def save(tensors: Any, path: PathLike, metadata: Mapping[str, str] | None = None
     if isinstance(tensors, str | os.PathLike) and not isinstance(path, str | os.PathLike):
         tensors, path = path, tensors
     ending = _ending(path)
+    if metadata is not None and ending != ".safetensors":
+        raise ValueError(f"save: a {ending} file holds no metadata; use .safetensors")
     if ending == ".npy":
         if not isinstance(tensors, Tensor):
             raise TypeError(f"save: a .npy file holds one tensor, got {type(tensors).__name__}")
-        write_atomically(path, [_npy(tensors)])
+        array = _for_numpy(tensors)
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.lib.format.write_array(file, array, allow_pickle=False)
         return
+    arrays = _arrays(tensors, ending)
+    if ending == ".safetensors":
+        safetensors.write(path, arrays, metadata)
+    else:
+        _write_npz(path, arrays)
+
+
+def _arrays(tensors: Any, ending: str) -> dict[str, np.ndarray[Any, Any]]:
+    """The values of a table of tensors."""
     if not isinstance(tensors, Mapping):
         raise TypeError(
             f"save: a {ending} file holds a table of tensors, got {type(tensors).__name__}"
         )
-    if ending == ".safetensors":
-        arrays = {name: tensor.numpy(copy=False) for name, tensor in tensors.items()}
-        safetensors.write(path, arrays, metadata)
-    else:
-        write_atomically(path, [_npz(tensors)])
+    for name, tensor in tensors.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            found = f"{name!r}: {type(tensor).__name__}"
+            raise TypeError(f"save: the table maps names to tensors, got {found}")
+    shown = _for_numpy if ending == ".npz" else (lambda tensor: tensor.numpy(copy=False))
+    return {name: shown(tensor) for name, tensor in tensors.items()}
 
 
 class TensorFile(Mapping[str, Tensor]):
@@ -145,25 +162,21 @@ def _ending(path: PathLike) -> str:
     return ending
 
 
-def _npy(tensor: Tensor) -> bytes:
-    array = array_of(tensor.detach())
-    if array.dtype.kind not in "biufc" or tensor.dtype.name == "bfloat16":
+def _for_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
+    if tensor.dtype.name == "bfloat16":
         raise DTypeError(
             f"save: NumPy's file formats cannot hold {tensor.dtype}; "
             "use .safetensors, or convert it with .astype(bp.float32)"
         )
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
-    return buffer.getvalue()
+    return tensor.numpy(copy=False)
 
 
-def _npz(tensors: Mapping[str, Tensor]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, tensor in tensors.items():
+def _write_npz(path: PathLike, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name, array in arrays.items():
             # a fixed date: equal tensors make equal files
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), _npy(tensor))
-    return buffer.getvalue()
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _read_npy(file: Any, size_bytes: int) -> np.ndarray[Any, Any]:
@@ -199,11 +212,13 @@ def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
             raise ValueError
         if not all(type(size) is int and size >= 0 for size in tuple(shape)):
             raise ValueError
-        dtype = np.dtype(text)
     except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError):
-        raise ValueError("the header is damaged, or names what is no number") from None
-    if dtype.hasobject:
+        raise ValueError("the header is damaged") from None
+    if "O" in text:
         raise ValueError("the file holds Python objects, which are never loaded")
+    if not PLAIN_DTYPE.fullmatch(text):
+        raise ValueError(f"it holds {text[:40]!r}, which is no number")
+    dtype = np.dtype(text)
     as_dtype(dtype.newbyteorder("="))
     return tuple(shape), fortran, dtype
 
@@ -215,6 +230,8 @@ def _read_npz(file: BinaryIO, size_bytes: int) -> dict[str, np.ndarray[Any, Any]
         claimed = sum(member.file_size for member in members)
         if claimed > LARGEST_RATIO * size_bytes:
             raise ValueError(f"{size_bytes} bytes cannot hold the {claimed} that it claims")
+        if claimed > machine_bytes():
+            raise ValueError(f"it claims {readable(claimed)}, more than this machine has")
         for member in members:
             name = member.filename.removesuffix(".npy")
             if name == member.filename:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import bedplate as bp
+from bedplate.tensor import files
 
 
 def tensors() -> dict[str, bp.Tensor]:
@@ -66,6 +67,12 @@ def test_wrong_calls(tmp_path: Path) -> None:
         bp.save(bp.ones(1), tmp_path / "x.npz")
     with pytest.raises(TypeError, match="holds one tensor"):
         bp.save(tensors(), tmp_path / "x.npy")
+    with pytest.raises(TypeError, match="maps names to tensors, got 3: Tensor"):
+        bp.save({3: bp.ones(1)}, tmp_path / "x.npz")
+    with pytest.raises(TypeError, match="maps names to tensors, got 'x': list"):
+        bp.save({"x": [1.0]}, tmp_path / "x.safetensors")
+    with pytest.raises(ValueError, match=r"a \.npz file holds no metadata"):
+        bp.save({"x": bp.ones(1)}, tmp_path / "x.npz", {"a": "b"})
     with pytest.raises(FileNotFoundError, match=r"absent\.npy"):
         bp.load(tmp_path / "absent.npy")
 
@@ -100,6 +107,13 @@ HOSTILE = {
     "negative": npy_header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1,), }"),
     "code": npy_header("__import__('os').getcwd()"),
     "strings": npy(np.array(["a", "b"])),
+    "records": npy(np.zeros(2, [("a", "<f4"), ("b", "<i4")])),
+    "old name": npy_header("{'descr': 'a5', 'fortran_order': False, 'shape': (1,), }"),
+    "two fields": npy_header("{'descr': 'f4,f4', 'fortran_order': False, 'shape': (1,), }"),
+    "long double": npy_header("{'descr': '<f16', 'fortran_order': False, 'shape': (0,), }"),
+    "deep": npy_header("(" * 20000),
+    "two minuses": npy_header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -1), }")
+    + bytes(8),
     "version 9": b"\x93NUMPY\x09\x00" + bytes(100),
 }
 
@@ -155,3 +169,30 @@ def test_random_damage_is_refused_or_harmless(tmp_path: Path, ending: str) -> No
         except bp.errors.CheckpointError:
             refused += 1
     assert refused > 75
+
+
+def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=np.zeros(1_000_000))
+    assert bp.load(path)["x"].shape == (1_000_000,)
+    monkeypatch.setattr(files, "machine_bytes", lambda: 1_000_000)
+    with pytest.raises(bp.errors.CheckpointError, match=r"claims 7\.6 MiB, more than this machine"):
+        bp.load(path)
+    monkeypatch.undo()
+    monkeypatch.setattr(files, "LARGEST_RATIO", 100)
+    with pytest.raises(bp.errors.CheckpointError, match="cannot hold the 8000128 that it claims"):
+        bp.load(path)
+
+
+def test_equal_tensors_make_equal_files(tmp_path: Path) -> None:
+    for ending in ("npz", "safetensors"):
+        for name in "ab":
+            bp.save(tensors(), tmp_path / f"{name}.{ending}")
+        assert (tmp_path / f"a.{ending}").read_bytes() == (tmp_path / f"b.{ending}").read_bytes()
+
+
+def test_what_is_written_numpy_reads(tmp_path: Path) -> None:
+    bp.save({**tensors(), "turned": bp.arange(6).reshape(2, 3).T}, tmp_path / "x.npz")
+    with np.load(tmp_path / "x.npz", allow_pickle=False) as found:
+        assert found["turned"].tolist() == [[0, 3], [1, 4], [2, 5]]
+        assert found["one"].dtype == np.bool_
