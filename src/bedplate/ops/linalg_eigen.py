@@ -15,6 +15,7 @@ from bedplate.ops.host import COMPLEX, REAL, SAME, host_op, widened
 from bedplate.ops.linalg_matrices import (
     Array,
     adjoint,
+    finite_array,
     hermitian,
     hermitian_array,
     on_diagonal,
@@ -56,7 +57,7 @@ def eigvalsh_gradient(grads: Any, inputs: Any, values: Any) -> tuple[Any]:
 EIGVALSH = host_op(
     "eigvalsh",
     lambda x: (x[:-1],),
-    lambda x: np.linalg.eigvalsh(hermitian_array(x)),
+    lambda x: np.linalg.eigvalsh(hermitian_array(finite_array(x))),
     eigvalsh_gradient,
     samples=HERMITIAN,
     doc="The eigenvalues of (x + x^H) / 2, rising.",
@@ -83,7 +84,7 @@ def _gaps(w: Value) -> Value:
 
 
 def _eigh(x: Array) -> tuple[Array, Array]:
-    w, v = np.linalg.eigh(hermitian_array(x))
+    w, v = np.linalg.eigh(hermitian_array(finite_array(x)))
     return w, v
 
 

@@ -93,6 +93,16 @@ def hermitian_array(x: Array) -> Array:
     return 0.5 * x + 0.5 * np.conj(np.swapaxes(x, -1, -2))
 
 
+def finite_array(x: Array) -> Array:
+    """x itself: what LAPACK makes of NaN and infinity depends on the size and the routine.
+
+    raises  numpy's LinAlgError unless all is finite
+    """
+    if not np.isfinite(x).all():
+        raise np.linalg.LinAlgError("Array must not contain infs or NaNs")
+    return x
+
+
 def real_numbers(array: Array) -> Array:
     """Pairs in the place of complex numbers; real arrays as they are."""
     if array.dtype.kind != "c":

@@ -18,6 +18,7 @@ from bedplate.ops.linalg_matrices import (
     Array,
     adjoint,
     common_batch,
+    finite_array,
     on_diagonal,
     random_matrices,
     real_numbers,
@@ -169,7 +170,7 @@ def solve_triangular(
 
 
 def _pinv(x: Array, rtol: Array) -> Array:
-    u, s, vh = np.linalg.svd(x, full_matrices=False)
+    u, s, vh = np.linalg.svd(finite_array(x), full_matrices=False)
     cutoff = rtol[..., None] * s.max(-1, keepdims=True, initial=0)
     inverse = np.where(s > cutoff, 1 / np.where(s > cutoff, s, 1), 0).astype(s.dtype)
     return np.conj(np.swapaxes(vh, -1, -2)) @ (inverse[..., None] * np.conj(np.swapaxes(u, -1, -2)))

@@ -19,6 +19,7 @@ from bedplate.ops.linalg_matrices import (
     Array,
     adjoint,
     diagonal_matrix,
+    finite_array,
     on_diagonal,
     require_matrices,
     scaled_columns,
@@ -50,7 +51,7 @@ def svdvals_gradient(grads: Any, inputs: Any, values: Any) -> tuple[Any]:
 SVDVALS = host_op(
     "svdvals",
     lambda x: ((*x[:-2], min(x[-2:])),),
-    lambda x: np.linalg.svd(x, compute_uv=False),
+    lambda x: np.linalg.svd(finite_array(x), compute_uv=False),
     svdvals_gradient,
     samples=SPREAD,
     doc="The singular values of each matrix, the largest first.",
@@ -66,7 +67,7 @@ def _svd_shapes(x: Shape, *, full_matrices: bool) -> tuple[Shape, ...]:
 
 
 def _svd(x: Array, *, full_matrices: bool) -> tuple[Array, Array, Array]:
-    u, s, vh = np.linalg.svd(x, full_matrices=full_matrices)
+    u, s, vh = np.linalg.svd(finite_array(x), full_matrices=full_matrices)
     return s, u, vh
 
 
