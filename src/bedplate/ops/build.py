@@ -62,10 +62,11 @@ Number = bool | int | float | complex
 
 def number(like: Value, scalar: Number, dtype: DType | None = None) -> Value:
     """A Python number as a value of the class, the device and (by default) the dtype of `like`."""
-    dtype = dtype or like.dtype
-    if dtype.kind != "c":
-        return like._from_node(constant(scalar, dtype, like.device))
-    parts = [constant(part, real_dtype(dtype), like.device) for part in (scalar.real, scalar.imag)]
+    wanted: DType = dtype or like.dtype
+    if wanted.kind != "c":
+        return like._from_node(constant(scalar, wanted, like.device))
+    part = real_dtype(wanted)
+    parts = [constant(x, part, like.device) for x in (scalar.real, scalar.imag)]
     return like._from_node(parts[0]._apply(REGISTRY["complex"], tuple(parts), NO_ATTRIBUTES))
 
 

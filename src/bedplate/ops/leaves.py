@@ -67,7 +67,7 @@ CACHE_SIZE = 4096
 _cache: dict[tuple[Any, ...], Node] = {}
 
 
-def constant(value: Scalar, dtype: DType, device: Any) -> Node:
+def constant(value: Scalar | complex, dtype: DType, device: Any) -> Node:
     """The node of a Python number; equal constants share one node.
 
     value   real; converted to the kind of dtype

@@ -1,6 +1,7 @@
 """legalise_complex: replace each complex node by two real ones, its parts.
 
-Needs nothing; leaves a graph in which no dtype is complex. A complex input of shape s is read
+Needs nothing; leaves a graph in which no dtype is complex; composed ops on complex values are
+expanded on the way, unless they are applied by parts. A complex input of shape s is read
 as floats of shape s + (2,), which are the same bytes, and a complex result is written as such.
 In between the parts stay apart, so that a chain of complex operations is fused like a chain of
 real ones. What an op does to the parts is its form (ops/complex_form.py); an op whose record
@@ -95,16 +96,12 @@ def _part(node: Node, inputs: tuple[Any, ...], index: int) -> Node:
 def _checked(node: Node, result: Any) -> Any:
     """The result, with parts of the node's shape.
 
-    raises  InternalError if a form gives another dtype, or complex numbers where a rule says real
+    raises  InternalError if a form gives another dtype than the op's rule says
     """
     wanted = real_dtype(node.dtype)
     if not isinstance(result, Pair):
         _check_dtype(node, result, node.dtype)
-        return (
-            result
-            if result.shape == node.shape or node.op.name == "as_real"
-            else (expanded(result, node.shape))
-        )
+        return expanded(result, node.shape)
     _check_dtype(node, result.re, wanted)
     _check_dtype(node, result.im, wanted)
     if result.re.shape == result.im.shape == node.shape:
@@ -121,17 +118,19 @@ def _check_dtype(node: Node, part: Node, wanted: DType) -> None:
 
 def _of_whole(whole: Node) -> Pair:
     """The parts of pairs (..., 2)."""
+    return Pair(_column(whole, 0), _column(whole, 1), whole)
+
+
+def _column(whole: Node, index: int) -> Node:
+    """The first or the second of pairs (..., 2)."""
     shape = whole.shape[:-1]
     zeros, ones = (0,) * len(shape), (1,) * len(whole.shape)
-    parts = []
-    for index in (0, 1):
-        attributes = {"starts": (*zeros, index), "stops": (*shape, index + 1), "steps": ones}
-        column = Node(
-            REGISTRY["slice"], (whole,), attributes, (*shape, 1), whole.dtype, whole.device,
-            None, whole.site,
-        )  # fmt: skip
-        parts.append(reshaped(column, shape))
-    return Pair(*parts, whole)
+    attributes = {"starts": (*zeros, index), "stops": (*shape, index + 1), "steps": ones}
+    column = Node(
+        REGISTRY["slice"], (whole,), attributes, (*shape, 1), whole.dtype, whole.device, None,
+        whole.site,
+    )  # fmt: skip
+    return reshaped(column, shape)
 
 
 def _whole(pair: Pair) -> Node:
