@@ -236,7 +236,7 @@ def test_negative_sizes() -> None:
 def test_a_list_without_end() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    with pytest.raises(bp.errors.ShapeError, match="nested more than 64 deep; is it in itself?"):
+    with pytest.raises(bp.errors.ShapeError, match=r"nested more than 64 deep; is it in"):
         bp.tensor(endless)
 
 
