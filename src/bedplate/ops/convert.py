@@ -94,9 +94,9 @@ def astype(x: Value, dtype: Any, copy: bool = True, device: Any = None) -> Value
     copy     False: x itself if it has this dtype already. Values never alias; what a copy adds
              is that `y += 1` binds y alone
     device   of the result, by default that of x
+    returns  shape of x; between floats the gradient passes, converted back
     raises   DTypeError for an unknown dtype, and for complex numbers as real ones; DeviceError
              for an unknown device
-    returns  shape of x; between floats the gradient passes, converted back
     >>> import bedplate as bp
     >>> bp.astype(bp.tensor([1.7, -1.7, float("nan")]), bp.int32).tolist()
     [1, -1, 0]

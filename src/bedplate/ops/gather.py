@@ -127,8 +127,8 @@ def take_along_axis(x: Value, indices: Value, axis: int = -1) -> Value:
     """Choose one element for each index along an axis: y[i, j] = x[i, indices[i, j]].
 
     indices  as many axes as x; sizes broadcast with x but for the axis
-    raises   IndexError when the value is computed, if an index is out of range
     returns  shape of the indices; the gradient adds up what was chosen more than once
+    raises   IndexError when the value is computed, if an index is out of range
     >>> import bedplate as bp
     >>> bp.take_along_axis(bp.tensor([[1, 2], [3, 4]]), bp.tensor([[1], [0]])).tolist()
     [[2], [3]]

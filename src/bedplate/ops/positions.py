@@ -57,10 +57,10 @@ def _positioned(op: Op, x: Value, axis: int | None, keepdims: bool) -> Value:
 def argmax(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
     """The index of the largest element along an axis, the first if there are several.
 
-    axis     None: of the flattened value
-    returns  int64; the first NaN counts as largest
-    raises   ShapeError for an empty axis
+    axis      None: of the flattened value
     keepdims  keep the axis, with size 1; `keepdim` works too
+    returns   int64; the first NaN counts as largest
+    raises    ShapeError for an empty axis
     >>> import bedplate as bp
     >>> bp.argmax(bp.tensor([1.0, 3.0, 3.0])).item()
     1
@@ -72,10 +72,10 @@ def argmax(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
 def argmin(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
     """The index of the smallest element along an axis, the first if there are several.
 
-    axis     None: of the flattened value
-    returns  int64; the first NaN counts as smallest
-    raises   ShapeError for an empty axis
+    axis      None: of the flattened value
     keepdims  keep the axis, with size 1; `keepdim` works too
+    returns   int64; the first NaN counts as smallest
+    raises    ShapeError for an empty axis
     >>> import bedplate as bp
     >>> bp.argmin(bp.tensor([1.0, 3.0, 1.0])).item()
     0

@@ -302,8 +302,8 @@ def sum_(
     dtype       of the result; x is cast to it first
     accumulate  "float32", "float64" or "compensated": how floats are added up before the one
                 rounding to the dtype of the result; None: as `config.accumulate` says
+    keepdims    keep the axes, with size 1; `keepdim` works too
     returns     0 for an empty axis
-    keepdims  keep the axes, with size 1; `keepdim` works too
     >>> import bedplate as bp
     >>> bp.sum(bp.tensor([[1, 2], [3, 4]]), axis=0).tolist()
     [4, 6]
@@ -321,11 +321,11 @@ def sum_(
 def prod(x: Value, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Value:
     """The product over axes: y = x[0] x[1] ...; its gradient does not divide.
 
-    x        bools and integers are multiplied as 64-bit integers
-    axis     one, several, or None for all; `dim` works too
-    dtype    of the result; x is cast to it first
-    returns  1 for an empty axis; the gradient is right where elements are 0
+    x         bools and integers are multiplied as 64-bit integers
+    axis      one, several, or None for all; `dim` works too
+    dtype     of the result; x is cast to it first
     keepdims  keep the axes, with size 1; `keepdim` works too
+    returns   1 for an empty axis; the gradient is right where elements are 0
     >>> import bedplate as bp
     >>> bp.prod(bp.tensor([2, 3, 4])).item()
     24
@@ -338,10 +338,10 @@ def prod(x: Value, axis: Axis = None, keepdims: bool = False, dtype: Any = None)
 def max_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     """The largest element over axes; NaN if one is NaN.
 
-    axis     one, several, or None for all; `dim` works too
-    returns  where several are largest, each gets an equal share of the gradient
-    raises   ShapeError for an empty axis
+    axis      one, several, or None for all; `dim` works too
     keepdims  keep the axes, with size 1; `keepdim` works too
+    returns   where several are largest, each gets an equal share of the gradient
+    raises    ShapeError for an empty axis
     >>> import bedplate as bp
     >>> bp.max(bp.tensor([[1, 5], [3, 4]]), axis=1).tolist()
     [5, 4]
@@ -353,10 +353,10 @@ def max_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
 def min_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     """The smallest element over axes; NaN if one is NaN.
 
-    axis     one, several, or None for all; `dim` works too
-    returns  where several are smallest, each gets an equal share of the gradient
-    raises   ShapeError for an empty axis
+    axis      one, several, or None for all; `dim` works too
     keepdims  keep the axes, with size 1; `keepdim` works too
+    returns   where several are smallest, each gets an equal share of the gradient
+    raises    ShapeError for an empty axis
     >>> import bedplate as bp
     >>> bp.min(bp.tensor([[1, 5], [3, 4]]), axis=1).tolist()
     [1, 3]

@@ -145,10 +145,10 @@ def flip(x: Value, axis: Axes | None = None) -> Value:
 def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, ...]:
     """Cut an axis into pieces of the given sizes; an integer is the size of each but the last.
 
-    raises   ShapeError if the sizes do not add up to the axis
     sizes    sizes of the pieces, or one for all
     axis     which
     returns  a tuple of pieces
+    raises   ShapeError if the sizes do not add up to the axis
     cost     none: each is read where x lies
     >>> import bedplate as bp
     >>> [piece.tolist() for piece in bp.split(bp.tensor([1, 2, 3]), 2)]
@@ -251,8 +251,8 @@ def pad(x: Value, widths: Any, value: bool | int | float = 0) -> Value:
 
     widths   (before, after) for each axis; one pair, or one integer, for all
     value    the number
-    raises   ShapeError if the pairs do not match the axes; ValueError for a negative width
     returns  before + size + after along each axis; the gradient is that of the middle
+    raises   ShapeError if the pairs do not match the axes; ValueError for a negative width
     >>> import bedplate as bp
     >>> bp.pad(bp.tensor([1, 2]), (1, 2)).tolist()
     [0, 1, 2, 0, 0]
@@ -379,8 +379,8 @@ def concat(values: Sequence[Value], axis: int | None = 0) -> Value:
 
     values   at least one; sizes equal but along the axis; dtypes are promoted
     axis     None: flatten each first
-    raises   ShapeError if the sizes differ
     returns  the sizes along the axis added up; the gradient of each is its part
+    raises   ShapeError if the sizes differ
     >>> import bedplate as bp
     >>> bp.concat([bp.tensor([1]), bp.tensor([2, 3])]).tolist()
     [1, 2, 3]

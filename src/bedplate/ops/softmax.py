@@ -225,13 +225,13 @@ LOGSUMEXP = register(
 def logsumexp(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     """The logarithm of a sum of exponentials: y = log(sum(exp(x))), without overflow.
 
-    x        floats; sums run in float32 or better
-    axis     one, several, or None for all; `dim` works too
-    returns  -inf where all of x is -inf (its gradient there is zeros) or the axis is empty, inf
-             where some x is inf
-    keepdims keep the axes, with size 1; `keepdim` works too
-    also     bp.nn.functional.logsumexp(x, axis)
-    also     bp.special.logsumexp(x, axis)
+    x         floats; sums run in float32 or better
+    axis      one, several, or None for all; `dim` works too
+    keepdims  keep the axes, with size 1; `keepdim` works too
+    returns   -inf where all of x is -inf (its gradient there is zeros) or the axis is empty, inf
+              where some x is inf
+    also      bp.nn.functional.logsumexp(x, axis)
+    also      bp.special.logsumexp(x, axis)
     >>> import bedplate as bp
     >>> bp.logsumexp(bp.tensor([1000.0, float("-inf")])).item()
     1000.0

@@ -112,9 +112,9 @@ def mean(x: Value, axis: Axis = None, keepdims: bool = False, accumulate: Any = 
     x           floats; float16 and bfloat16 are summed and divided in float32, narrowed once
     axis        one, several, or None for all; `dim` works too
     accumulate  as in `sum`
+    keepdims    keep the axes, with size 1; `keepdim` works too
     returns     NaN for an empty axis
     raises      DTypeError for integers: cast first
-    keepdims    keep the axes, with size 1; `keepdim` works too
     >>> import bedplate as bp
     >>> bp.mean(bp.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=1).tolist()
     [1.5, 3.5]
@@ -220,8 +220,8 @@ def var(
     axis        one, several, or None for all; `dim` works too
     correction  0 for the variance of the elements, 1 to estimate that of what they stand for
     accumulate  as in `sum`
-    returns     NaN where n <= correction
     keepdims    keep the axes, with size 1; `keepdim` works too
+    returns     NaN where n <= correction
     >>> import bedplate as bp
     >>> bp.var(bp.tensor([10000.0, 10001.0, 10002.0, 10003.0])).item()
     1.25
@@ -294,8 +294,8 @@ def std(
     axis        one, several, or None for all; `dim` works too
     correction  as in `var`
     accumulate  as in `sum`
-    returns     its gradient is 0 where all elements are equal
     keepdims    keep the axes, with size 1; `keepdim` works too
+    returns     its gradient is 0 where all elements are equal
     >>> import bedplate as bp
     >>> bp.std(bp.tensor([1.0, 3.0])).item()
     1.0

@@ -72,8 +72,8 @@ def reshape(x: Value, shape: Any = (), *more: int, copy: bool | None = None) -> 
 
     shape    sizes, as one tuple or one after the other; one may be -1: what is left
     copy     values never alias, so a copy and a view are the same; accepted for the Array API
-    raises   ShapeError if the number of elements differs
     returns  prod(shape) = prod(x.shape)
+    raises   ShapeError if the number of elements differs
     cost     none if the elements of x lie row by row; else who reads it looks them up
     >>> import bedplate as bp
     >>> bp.reshape(bp.tensor([[1, 2], [3, 4]]), (-1,)).tolist()
@@ -128,8 +128,8 @@ def permute(x: Value, *axes: Any) -> Value:
     """The axes in another order: axis i of the result is axis axes[i] of x.
 
     axes     every axis once, as one tuple or one after the other; negative ones from the end
-    raises   ShapeError if they do not name every axis once
     returns  y.shape[i] = x.shape[axes[i]]
+    raises   ShapeError if they do not name every axis once
     cost     none: whoever reads the result reads x by other indices
     >>> import bedplate as bp
     >>> bp.permute(bp.tensor([[1, 2], [3, 4]]), (1, 0)).tolist()
@@ -149,8 +149,8 @@ def permute_dims(x: Value, axes: Any) -> Value:
     """The axes in another order: axis i of the result is axis axes[i] of x.
 
     axes     every axis once, as a tuple; negative ones from the end
-    raises   ShapeError if they do not name every axis once
     returns  y.shape[i] = x.shape[axes[i]]
+    raises   ShapeError if they do not name every axis once
     cost     none: whoever reads the result reads x by other indices
     >>> import bedplate as bp
     >>> bp.permute_dims(bp.zeros((2, 3, 4)), (2, 0, 1)).shape
@@ -195,10 +195,10 @@ def swapaxes(x: Value, first: int, second: int) -> Value:
 def moveaxis(x: Value, source: Axes, destination: Axes) -> Value:
     """Move axes to other places; the others keep their order.
 
-    source       axes of x, one or several
     destination  as many places in the result
     raises       ShapeError if an axis does not exist, or comes twice
     cost         none
+    source       axes of x, one or several
     >>> import bedplate as bp
     >>> bp.moveaxis(bp.zeros((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
@@ -276,8 +276,8 @@ def broadcast_to(x: Value, shape: Any = (), *more: int) -> Value:
     """Repeat x to a larger shape, without copying.
 
     shape    ends with the sizes of x, where a size 1 of x may be any; -1 keeps a size
-    raises   ShapeError if x does not broadcast to it
     returns  the new shape; the gradient is summed over what was repeated
+    raises   ShapeError if x does not broadcast to it
     cost     none: whoever reads the result reads x by other indices
     >>> import bedplate as bp
     >>> bp.broadcast_to(bp.tensor([1, 2]), (2, 2)).tolist()
@@ -319,8 +319,8 @@ def squeeze(x: Value, axis: Axes | None = None) -> Value:
     """Remove axes of size 1.
 
     axis     which; None for all of size 1
-    raises   ShapeError if an axis has another size
     returns  shape of x without these axes
+    raises   ShapeError if an axis has another size
     cost     none
     >>> import bedplate as bp
     >>> bp.squeeze(bp.zeros((1, 3, 1)), 0).shape

@@ -49,13 +49,13 @@ def tensor(
 def asarray(data: Any, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
     """`data` as a tensor: itself if it is one of this dtype on this device.
 
-    copy    True: never itself, but with its history: gradients flow through (`bp.tensor(x)` has
-            none). False: itself, or the memory of an array as `from_dlpack` takes it
-    raises  ValueError for copy=False where the values must be converted or gathered
+    copy     True: never itself, but with its history: gradients flow through (`bp.tensor(x)` has
+             none). False: itself, or the memory of an array as `from_dlpack` takes it
     data     as for `tensor`
     dtype    of the result; by default that of the data
     device   of the result
     returns  the shape of the data
+    raises   ValueError for copy=False where the values must be converted or gathered
     >>> import bedplate as bp
     >>> x = bp.ones(2)
     >>> bp.asarray(x) is x, bp.asarray(x, copy=True) is x
@@ -123,9 +123,9 @@ def _shared(array: Any, device: Device, copy: bool | None) -> Tensor:
 def from_numpy(array: Any) -> Tensor:
     """A tensor with a copy of a NumPy array, in its dtype.
 
-    raises  DTypeError for a dtype that is no number
-    array   any shape and layout
-    returns shape of the array; `from_dlpack` shares its memory instead
+    array    any shape and layout
+    returns  shape of the array; `from_dlpack` shares its memory instead
+    raises   DTypeError for a dtype that is no number
     >>> from_numpy(np.arange(2, dtype=np.int16)).dtype
     bedplate.int16
     """
@@ -191,10 +191,10 @@ def zeros(
 ) -> Tensor:
     """0 in every element.
 
-    shape   sizes, as one tuple or one after the other
-    dtype   by default float32
-    device  by default that of `default_device`
-    returns the shape; lazy: it takes no memory before somebody needs it
+    shape    sizes, as one tuple or one after the other
+    dtype    by default float32
+    device   by default that of `default_device`
+    returns  the shape; lazy: it takes no memory before somebody needs it
     >>> import bedplate as bp
     >>> bp.zeros(2, 1).tolist()
     [[0.0], [0.0]]
@@ -212,10 +212,10 @@ def ones(
 ) -> Tensor:
     """1 in every element.
 
-    shape   sizes, as one tuple or one after the other
-    dtype   by default float32
-    device  by default that of `default_device`
-    returns the shape; lazy: it takes no memory before somebody needs it
+    shape    sizes, as one tuple or one after the other
+    dtype    by default float32
+    device   by default that of `default_device`
+    returns  the shape; lazy: it takes no memory before somebody needs it
     >>> import bedplate as bp
     >>> bp.ones((2,)).tolist()
     [1.0, 1.0]
@@ -233,10 +233,10 @@ def empty(
 ) -> Tensor:
     """A tensor whose values do not matter; they are zeros, since nothing reads stale memory.
 
-    shape   sizes, as one tuple or one after the other
-    dtype   by default float32
-    device  by default that of `default_device`
-    returns the shape; lazy: it takes no memory before somebody needs it
+    shape    sizes, as one tuple or one after the other
+    dtype    by default float32
+    device   by default that of `default_device`
+    returns  the shape; lazy: it takes no memory before somebody needs it
     >>> empty(2, 1).shape
     (2, 1)
     """
@@ -254,11 +254,11 @@ def arange(
 ) -> Tensor:
     """start, start + step, ... before stop; with one argument from 0 up to it.
 
-    dtype   by default int64 if all numbers are integers, else float32
-    raises  ValueError if the step is 0
+    dtype          by default int64 if all numbers are integers, else float32
     start, stop    numbers; stop itself is left out
     requires_grad  gradients are computed for it
     returns        (ceil((stop - start) / step),), y[i] = start + i step
+    raises         ValueError if the step is 0
     >>> import bedplate as bp
     >>> bp.arange(3).tolist(), bp.arange(1.0, 2.0, 0.5).tolist()
     ([0, 1, 2], [1.0, 1.5])
@@ -316,10 +316,10 @@ def eye(
 ) -> Tensor:
     """1 on a diagonal, 0 elsewhere.
 
-    n_cols  by default n_rows
-    k       which diagonal: above the main one if positive
-    n_rows  how many
-    returns (n_rows, n_cols), y[i, j] = 1 if j == i + k else 0
+    n_cols   by default n_rows
+    k        which diagonal: above the main one if positive
+    n_rows   how many
+    returns  (n_rows, n_cols), y[i, j] = 1 if j == i + k else 0
     >>> import bedplate as bp
     >>> bp.eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
