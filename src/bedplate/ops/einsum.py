@@ -238,18 +238,19 @@ def _arranged(term: Term, result: Labels) -> Value:
 
 
 def _cheapest(terms: list[Term], wanted: frozenset[str]) -> tuple[int, int]:
-    """The pair whose product grows memory least; the first of several."""
-    best, chosen = math.inf, (0, 1)
+    """The pair whose product grows memory least; of several that with the least arithmetic."""
+    best, chosen = (math.inf, math.inf), (0, 1)
     for j in range(1, len(terms)):
         for i in range(j):
-            others = [t for k, t in enumerate(terms) if k not in (i, j)]
+            first, second = terms[i], terms[j]
+            others = [term for k, term in enumerate(terms) if k not in (i, j)]
             kept = wanted | _labels_of(others)
-            sizes = dict(zip(terms[i].labels, terms[i].value.shape, strict=True))
-            sizes |= dict(zip(terms[j].labels, terms[j].value.shape, strict=True))
-            grown = math.prod(s for label, s in sizes.items() if label in kept)
-            grown -= math.prod(terms[i].value.shape) + math.prod(terms[j].value.shape)
-            if grown < best:
-                best, chosen = grown, (i, j)
+            sizes = {label: term.size(label) for term in (first, second) for label in term.labels}
+            grown = math.prod(size for label, size in sizes.items() if label in kept)
+            grown -= math.prod(first.value.shape) + math.prod(second.value.shape)
+            cost = (grown, math.prod(sizes.values()))
+            if cost < best:
+                best, chosen = cost, (i, j)
     return chosen
 
 
