@@ -222,16 +222,18 @@ def fault_of(error: BaseException, arguments: list[Any]) -> bool:
     """
     if not isinstance(error, UNCLEAN):
         return False
-    if isinstance(error, AttributeError) and not _is_ours(error.obj):
+    if isinstance(error, AttributeError) and not isinstance(error.obj, bp.Tensor):
         parts = [part for x in arguments if isinstance(x, tuple | list) for part in x]
-        return error.obj is None and not any(x is None for x in (*arguments, *parts))
+        given = any(error.obj is x for x in (*arguments, *parts))
+        if given or not (error.obj is None or _is_ours(error.obj)):
+            return False
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and "bedplate" in frames[-1].filename
 
 
 def _is_ours(thing: Any) -> bool:
     kind = thing if isinstance(thing, type) else type(thing)
-    return kind.__module__.split(".")[0] == "bedplate" and kind.__name__ != "Output"
+    return kind.__module__.split(".")[0] == "bedplate"
 
 
 def child(first: int) -> None:
