@@ -76,8 +76,9 @@ def clip_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any
     x, low, high = inputs
     zero = number(grad_out, 0.0)
     inside = logical_and(greater_equal(x, low), less_equal(x, high))
-    below = logical_and(less(x, low), less_equal(low, high))
-    above = greater(where(below, low, x), high)
+    under = less(x, low)
+    below = logical_and(under, less_equal(low, high))
+    above = greater(where(under, low, x), high)  # all of it where low is above high
     return (
         sum_to(where(inside, grad_out, zero), x.shape),
         sum_to(where(below, grad_out, zero), low.shape),
@@ -104,6 +105,7 @@ CLIP = row(
             lambda r: [r.uniform(-2, 2, (3, 7)), r.uniform(-1, 0, 7), r.uniform(0, 1, (3, 1))],
             "arrays",
         ),
+        mixed(lambda r: [np.linspace(-2.05, 1.95, 21), np.float64(1), np.float64(-1)], "crossed"),
     ),
 )
 
