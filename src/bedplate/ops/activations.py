@@ -14,8 +14,9 @@ from bedplate.kernel import maths
 from bedplate.ops.arithmetic import abs_, multiply
 from bedplate.ops.build import Value, as_type, normalised_axis, number
 from bedplate.ops.comparison import greater
+from bedplate.ops.complex_parts import conj
 from bedplate.ops.convert import where
-from bedplate.ops.elementwise import NUMBERS, in_float32, rounded_once, unary
+from bedplate.ops.elementwise import INEXACT, NUMBERS, in_float32, rounded_once, unary
 from bedplate.ops.exponential import exp
 from bedplate.ops.reduce import axis_words
 from bedplate.ops.refusal import refuse
@@ -56,14 +57,15 @@ def relu(x: Value) -> Value:
 
 
 def _sigmoid(x: Any) -> Any:
-    small = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
+    is_right = x.real >= 0
+    small = np.exp(np.where(is_right, -x, x))
+    return np.where(is_right, 1 / (1 + small), small / (1 + small))
 
 
 @in_float32
 def sigmoid_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """dy = y (1 - y) dx"""
-    return (multiply(multiply(grad_out, output), 1 - output),)
+    return (multiply(grad_out, conj(multiply(output, 1 - output))),)
 
 
 @unary(
@@ -71,6 +73,7 @@ def sigmoid_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     emit=lambda t, x: maths.sigmoid(x),
     gradient=sigmoid_gradient,
     samples=one(),
+    dtypes=INEXACT,
 )
 def sigmoid(x: Value) -> Value:
     """The logistic function: y = 1 / (1 + exp(-x)); no overflow on either side.
@@ -80,6 +83,16 @@ def sigmoid(x: Value) -> Value:
     >>> bp.sigmoid(bp.tensor([0.0, -1000.0])).tolist()
     [0.5, 0.0]
     """
+
+
+def expit(x: Value) -> Value:
+    """`sigmoid` by SciPy's name.
+
+    >>> import bedplate as bp
+    >>> bp.special.expit(bp.tensor([0.0])).tolist()
+    [0.5]
+    """
+    return sigmoid(x)
 
 
 @in_float32
@@ -123,6 +136,7 @@ def erf_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 def erf(x: Value) -> Value:
     """The error function: y = 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.
 
+    also     bp.special.erf(x)
     >>> import bedplate as bp
     >>> bp.erf(bp.tensor([0.0])).tolist()
     [0.0]

@@ -11,20 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.ops import comparison, exponential
-from bedplate.ops.arithmetic import add, divide, multiply, subtract
+from bedplate.ops import activations, comparison, exponential
+from bedplate.ops.arithmetic import add, divide, multiply, negative, subtract
 from bedplate.ops.build import number
 from bedplate.ops.comparison import equal, logical_and, logical_not, logical_or
 from bedplate.ops.complex_form import Pair, complex_form
 from bedplate.ops.complex_forms import (
     INFINITY,
+    add_,
     chosen,
     isinf,
     largest,
     nonzero,
     product,
+    quotient,
     reciprocal,
     scaled,
+    subtract_,
 )
 from bedplate.ops.convert import where
 from bedplate.ops.exponential import exp, exp2, expm1, log, log1p, pow_
@@ -191,6 +194,25 @@ def sqrt_(z: Pair) -> Pair:
     im = multiply(where(right, other, copysign(root, y)), back)
     upright = comparison.isinf(z.im)
     return Pair(where(upright, number(re, INFINITY), re), where(upright, z.im, im))
+
+
+@complex_form(activations.sigmoid)
+def sigmoid(z: Pair) -> Pair:
+    """1 / (1 + e^-z), for x < 0 as e^z / (1 + e^z): no overflow on either side."""
+    left = z.re < 0
+    size = exp_(Pair(negative(abs(z.re)), where(left, z.im, negative(z.im))))
+    one = Pair(number(size.re, 1.0), number(size.re, 0.0))
+    return quotient(chosen(left, size, one), Pair(add(size.re, 1.0), size.im))
+
+
+@complex_form(exponential.logaddexp)
+def logaddexp(a: Pair, b: Pair) -> Pair:
+    """log1p(e^(smaller - larger)) + larger, by the real parts; an infinity is the larger itself."""
+    first = a.re >= b.re
+    larger, smaller = chosen(first, a, b), chosen(first, b, a)
+    rest = log1p_(exp_(subtract_(smaller, larger)))
+    settled = logical_or(comparison.isinf(larger.re), equal(smaller.re, -INFINITY))
+    return chosen(settled, larger, add_(larger, rest))
 
 
 @complex_form(exponential.rsqrt)

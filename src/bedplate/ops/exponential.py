@@ -72,8 +72,15 @@ def expm1_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     return (multiply(grad_out, conj(exp(inputs[0]))),)
 
 
+def _expm1_reference(x: Any) -> Any:
+    """NumPy's, but for infinite and unknown complex numbers, where it has NaN too often."""
+    if x.dtype.kind != "c":
+        return np.expm1(x)
+    return np.where(np.isfinite(x), np.expm1(x), np.exp(x) - 1)
+
+
 @unary(
-    reference=np.expm1,
+    reference=_expm1_reference,
     emit=lambda t, x: maths.expm1(x),
     gradient=expm1_gradient,
     samples=one(),
@@ -182,7 +189,7 @@ def logaddexp_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any
     nothing = equal(output, -math.inf)
     tie = logical_and(equal(a, b), equal(output, math.inf))
     return tuple(
-        sum_to(multiply(grad_out, _share(side, output, nothing, tie)), side.shape)
+        sum_to(multiply(grad_out, conj(_share(side, output, nothing, tie))), side.shape)
         for side in (a, b)
     )
 
@@ -203,8 +210,16 @@ def _emit_logaddexp(t: Any, a: Any, b: Any) -> Any:
     return language.select(abs(most) == math.inf, most, total)
 
 
+def _logaddexp_reference(a: Any, b: Any) -> Any:
+    """NumPy's, which is for real numbers; of complex ones the sum of the larger and a logarithm."""
+    if a.dtype.kind != "c":
+        return np.logaddexp(a, b)
+    larger, smaller = np.where(a.real >= b.real, (a, b), (b, a))
+    return larger + np.log1p(np.exp(smaller - larger))
+
+
 @binary(
-    reference=np.logaddexp,
+    reference=_logaddexp_reference,
     emit=_emit_logaddexp,
     gradient=logaddexp_gradient,
     samples=(
@@ -217,13 +232,13 @@ def _emit_logaddexp(t: Any, a: Any, b: Any) -> Any:
             "infinities",
         ),
     ),
-    dtypes=FLOATS,
+    dtypes=INEXACT,
     promote="float",
 )
 def logaddexp(a: Value, b: Value) -> Value:
     """The logarithm of a sum of exponentials: y = log(e**a + e**b), without overflow.
 
-    a, b     shapes broadcast; integers become float32
+    a, b     shapes broadcast; integers become float32; of complex numbers the principal value
     returns  their common shape, floating point; the gradient shares itself by e**a and e**b:
              half each where both are +inf, 0 where both are -inf
     >>> import bedplate as bp

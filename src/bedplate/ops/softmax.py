@@ -16,9 +16,10 @@ from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.arithmetic import add, multiply, reciprocal, subtract
 from bedplate.ops.build import Value, as_type, normalised_axes, normalised_axis, number
 from bedplate.ops.comparison import isfinite
+from bedplate.ops.complex_parts import conj, real
 from bedplate.ops.convert import where
 from bedplate.ops.creation import full
-from bedplate.ops.elementwise import widened
+from bedplate.ops.elementwise import INEXACT, widened
 from bedplate.ops.exponential import exp, log
 from bedplate.ops.record import Op, apply, register
 from bedplate.ops.reduce import MAX, SUM, Axis, axis_words, without
@@ -178,7 +179,7 @@ def _finite(x: Value) -> Value:
 def logsumexp_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Shape) -> tuple[Any]:
     """g exp(x - y); zeros where all of x is -inf"""
     (x,) = inputs
-    shares = exp(subtract(wide(x), _finite(wide(output))))
+    shares = conj(exp(subtract(wide(x), _finite(wide(output)))))
     return (as_type(multiply(wide(grad_out), shares), x.dtype),)
 
 
@@ -189,13 +190,13 @@ def _logsumexp_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
         kept = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
         return full(x, kept, float("-inf"), x.dtype)
     rows = wide(x)
-    shift = _finite(apply(MAX, (rows,), attributes))
+    shift = _finite(apply(MAX, (real(rows),), attributes))
     total = apply(SUM, (exp(subtract(rows, shift)),), attributes)
     return as_type(add(log(total), shift), x.dtype)
 
 
 def _logsumexp_reference(x: Any, *, axes: Shape) -> Any:
-    top = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
+    top = np.max(x.real, axis=axes, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0).astype(x.dtype)
     return np.log(np.sum(np.exp(x - top), axis=axes, keepdims=True)) + top
 
@@ -204,11 +205,11 @@ LOGSUMEXP = register(
     Op(
         "logsumexp",
         "composed",
-        kept_rule("logsumexp"),
+        kept_rule("logsumexp", complex_too=True),
         reference=widened(_logsumexp_reference),
         gradient=logsumexp_gradient,
         expand=_logsumexp_expand,
-        dtypes=FLOATS,
+        dtypes=INEXACT,
         samples=(
             floats((3, 7), axes=(1,)),
             floats((2, 3, 4), axes=(0, 2)),
@@ -225,7 +226,7 @@ LOGSUMEXP = register(
 def logsumexp(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     """The logarithm of a sum of exponentials: y = log(sum(exp(x))), without overflow.
 
-    x         floats; sums run in float32 or better
+    x         floats, where sums run in float32 or better, or complex
     axis      one, several, or None for all; `dim` works too
     keepdims  keep the axes, with size 1; `keepdim` works too
     returns   -inf where all of x is -inf (its gradient there is zeros) or the axis is empty, inf
