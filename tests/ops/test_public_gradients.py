@@ -44,8 +44,19 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "empty": lambda x: x[:0] if x.ndim else x,
     "0-d": lambda x: x.reshape(-1)[0] if x.size else x,
 }
-# an example of these is of no smooth call, or of random numbers: name -> a call in its place
-INSTEAD: dict[str, Any] = {}
+# what gives floats that no gradient flows into
+CONSTANT = {
+    "empty_like": "its values are not those of its argument",
+    "full_like": "its values are not those of its argument",
+    "ones_like": "its values are not those of its argument",
+    "zeros_like": "its values are not those of its argument",
+    "fftfreq": "it is made of numbers",
+    "rfftfreq": "it is made of numbers",
+    "histc": "it counts",
+    "one_hot": "it is made of integers",
+    "histogram": "it counts; the edges depend on the extremes alone",
+    "run_kernel": "it has no gradient of its own",
+}
 
 
 @dataclass
@@ -105,7 +116,7 @@ PUBLIC = public()
 
 def examples(name: str) -> list[Call]:
     """The calls of a function that its docstring makes."""
-    place, short, function = PUBLIC[name]
+    _, short, function = PUBLIC[name]
     noted: list[Call] = []
 
     def note(*arguments: Any, **named: Any) -> Any:
@@ -113,9 +124,11 @@ def examples(name: str) -> list[Call]:
         return function(*arguments, **named)
 
     finder = doctest.DocTestParser()
-    test = finder.get_doctest(function.__doc__ or "", {}, name, None, 0)
+    test = finder.get_doctest(function.__doc__ or "", {}, short, None, 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(place, short, note)
+        for other_place, other_short, other in PUBLIC.values():
+            if other is function:  # one function under several names
+                patch.setattr(other_place, other_short, note)
         doctest.DocTestRunner(verbose=False).run(test, out=lambda text: None)
     return noted
 
@@ -191,6 +204,24 @@ def test_gradients(name: str, sweep: str) -> None:
                 assert layout != "plain", error
                 continue
             check(call, inputs, f"{name}, {layout}")
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_what_has_no_gradients_to_check_gives_no_floats(name: str) -> None:
+    """No function is left out because its example is of no use."""
+    short = name.rpartition(".")[2]
+    checked = any(differentiable(call) for call in samples(name))
+    assert checked or short in CONSTANT or not _gives_floats(name), (
+        "show a call in its docstring that has a gradient, or say in CONSTANT why there is none"
+    )
+    assert not (checked and short in CONSTANT)
+
+
+def _gives_floats(name: str) -> bool:
+    outputs = [
+        y for call in examples(name) for y in _leaves(call.function(*call.arguments, **call.named))
+    ]
+    return any(y.dtype.kind in "fc" for y in outputs)
 
 
 def check(call: Call, inputs: list[Any], what: str) -> None:
