@@ -34,6 +34,19 @@ def test_docstrings_are_whole(entry: Any) -> None:
     assert ">>> " in text, f"{entry.names[0]} has no example"
 
 
+# what means the same wherever it stands
+USUAL = {"x", "a", "b", "z", "dtype", "device", "requires_grad", "more", "dim", "keepdim"}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.names[0])
+def test_docstrings_name_every_argument(entry: Any) -> None:
+    text = (inspect.getdoc(entry.function) or "").split(">>> ")[0]
+    refers = re.search("argument|[Aa]s (for )?`", text)  # to another function's
+    names = inspect.signature(entry.function).parameters.keys() - USUAL
+    missing = [n for n in names if not re.search(rf"\b{n.removesuffix('s')}s?\b", text)]
+    assert refers or not missing, f"{entry.names[0]} says nothing of {missing}"
+
+
 def test_rows_are_derived_from_records() -> None:
     rows = function_pages.derived_rows(bp.exp, "")
     assert [row.split()[0] for row in rows] == ["returns", "dtypes", "gradient", "cost"]

@@ -140,6 +140,7 @@ def vector_norm(
     accumulate  as in `bp.sum`
     returns     real; the gradient sign(x) (|x| / norm)^(p - 1) is 0 for a vector of zeros
     raises      ShapeError for an axis that is not there, ValueError for an order that is no number
+    keepdims    keep the axes, with size 1; `keepdim` works too
     >>> import bedplate as bp
     >>> bp.linalg.vector_norm(bp.tensor([3.0, -4.0])).item()
     5.0

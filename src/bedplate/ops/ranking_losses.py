@@ -187,6 +187,7 @@ def triplet_margin_with_distance_loss(
 
     y = max(0, d(a, p) - d(a, n) + margin)
 
+    anchor, positive, negative  as for `triplet_margin_loss`
     distance_function  of two values, gives their distances
     swap               take d(p, n) for d(a, n) where it is smaller
     reduction          "mean", "sum" or "none"

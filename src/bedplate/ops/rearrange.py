@@ -35,6 +35,9 @@ def broadcast_arrays(*arrays: Value) -> tuple[Value, ...]:
     """Each value repeated to the shape to which all broadcast, without copying.
 
     raises   ShapeError if the shapes do not broadcast
+    arrays   at least one
+    returns  as many values, all of one shape
+    cost     none: whoever reads a result reads its source by other indices
     >>> import bedplate as bp
     >>> [x.shape for x in bp.broadcast_arrays(bp.zeros((3, 1)), bp.zeros(4))]
     [(3, 4), (3, 4)]

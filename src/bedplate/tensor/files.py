@@ -124,6 +124,7 @@ def load(path: PathLike, device: Any = None, lazy: bool = False) -> Any:
              has the file's `metadata`
     raises   FileNotFoundError; CheckpointError for a file that is damaged, incomplete or lies,
              and for what is no regular file; ValueError for another ending
+    path     ends in .safetensors, .npz or .npy
     >>> import bedplate as bp, tempfile, os
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "a.safetensors")

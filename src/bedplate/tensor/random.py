@@ -94,6 +94,7 @@ class Generator:
     ) -> Tensor:
         """Uniform numbers in [low, high).
 
+        shape      sizes
         low, high  numbers, or tensors that broadcast to the shape and get gradients
         dtype      a float; float32 has 24 random bits, float64 53, float16 11, bfloat16 8
         raises     ValueError for bounds that are not finite or fall
@@ -112,8 +113,9 @@ class Generator:
         dtype: Any = float32,
         device: Any = None,
     ) -> Tensor:
-        """Normal numbers.
+        """Normal numbers: density exp(-((y - mean) / std)^2 / 2).
 
+        shape      sizes
         mean, std  numbers, or tensors that broadcast to the shape and get gradients
         dtype      a float; the largest float32 is 5.3 standard deviations away, float64 8.2
         raises     ValueError for a negative or infinite std
@@ -136,6 +138,8 @@ class Generator:
     ) -> Tensor:
         """Normal numbers under the condition that they lie in [low, high].
 
+        shape      sizes
+        mean, std  of the normal numbers before they are bounded
         low, high  the bounds themselves, as in PyTorch: not in standard deviations
         raises     ValueError for an interval that is empty or too far from the mean
         >>> import bedplate as bp
@@ -202,6 +206,7 @@ class Generator:
     ) -> Tensor:
         """Uniform integers in [low, high).
 
+        shape    sizes
         dtype    an integer; every number of it may be drawn
         raises   ValueError if there is no integer in [low, high) or it does not fit the dtype
         >>> import bedplate as bp
@@ -269,6 +274,7 @@ class Generator:
     def shuffle(self, x: Tensor, axis: int = 0) -> Tensor:
         """Bind x to its slices in random order; returns x itself. See `permutation`.
 
+        axis     along which
         >>> import bedplate as bp
         >>> x = bp.arange(4)
         >>> bp.random.shuffle(x) is x, sorted(x.tolist())
@@ -286,6 +292,7 @@ class Generator:
     ) -> Tensor:
         """Elements of a vector, or of the numbers below an integer.
 
+        shape    of the result
         replace  whether one may come again
         p        the probability of each, adding up to 1; equal ones by default; computed at once
         raises   ValueError if there are too few, or p are no probabilities
@@ -331,6 +338,7 @@ def default_generator() -> Generator:
 def manual_seed(seed: int) -> None:
     """Start the default generator anew.
 
+    seed     an integer in [0, 2^64)
     >>> import bedplate as bp
     >>> bp.manual_seed(7)
     >>> a = bp.random.uniform((2,)).tolist()
@@ -397,6 +405,8 @@ dropout = _of_default(Generator.dropout)
 def rand(*shape: Any, dtype: Any = float32, device: Any = None) -> Tensor:
     """Uniform numbers in [0, 1); sizes one after the other.
 
+    shape    sizes
+    returns  the shape
     >>> import bedplate as bp
     >>> bp.random.rand(2, 3).shape
     (2, 3)
@@ -407,6 +417,8 @@ def rand(*shape: Any, dtype: Any = float32, device: Any = None) -> Tensor:
 def randn(*shape: Any, dtype: Any = float32, device: Any = None) -> Tensor:
     """Standard normal numbers; sizes one after the other.
 
+    shape    sizes
+    returns  the shape
     >>> import bedplate as bp
     >>> bp.random.randn(2, 3).shape
     (2, 3)
