@@ -26,10 +26,8 @@ from bedplate.kernel import (
     cast,
     constant,
     from_dtype,
-    gather,
     give_back,
     i64,
-    iota,
     kernel,
     load,
     loop,
@@ -47,7 +45,7 @@ from bedplate.kernel import (
 )
 from bedplate.ops.sort_blocks import BLOCK, MOST_BLOCKS, is_cut
 from bedplate.ops.sort_kernel import row_scratch, sort_columns
-from bedplate.ops.sort_keys import Columns, Layout, layout_of
+from bedplate.ops.sort_keys import Columns, Layout, known_step, layout_of, vector_reader
 
 SAMPLES = (256, 16, 1)  # of so many vectors one is looked at, pass by pass
 # sorting a buffer that is four times k costs little beside filling it
@@ -80,7 +78,7 @@ def lower_top_k(builder: Any, x: Any, out: Any, descending: bool) -> None:
         out if is_whole else found,
     ]
     builder.launch(
-        make_select(layout, x.strides[1] == 1, is_whole), words, rows * blocks,
+        make_select(layout, known_step(x), is_whole), words, rows * blocks,
         reads=[x.buffer], writes=[scratch, out.buffer if is_whole else found],
         nbytes=1.1 * rows * length * x.dtype.itemsize, flops=10.0 * rows * length, name="top_k",
     )  # fmt: skip
@@ -112,16 +110,11 @@ def make_shrink(layout: Layout) -> Any:
 
 
 @functools.cache
-def make_select(layout: Layout, side_by_side: bool, is_whole: bool) -> Any:
+def make_select(layout: Layout, known: int, is_whole: bool) -> Any:
     """The first k of a block of a row an item: as places, or as words to be merged."""
     lanes = 64 // max(layout.raw.itemsize, 4)
     shrink = make_shrink(layout)
     ones = (1 << layout.bits) - 1
-
-    def vector(args: Value, place: Value, mask: Value) -> Value:
-        if side_by_side:
-            return load(place, lanes, mask=mask)
-        return gather(place, iota(i64, lanes) * splat(word_int(args, 2), lanes), mask=mask)
 
     @kernel
     def top_k(args: ptr(i64), begin: i64, end: i64, worker: i64):
@@ -140,8 +133,10 @@ def make_select(layout: Layout, side_by_side: bool, is_whole: bool) -> Any:
                 is_open.set(select(is_last & (last == 0), 0, is_open.get()))
                 bound.set(select(is_last & (last != 0), last - 1, last))
 
+        read = vector_reader(layout, args, 0, known, lanes)
         for item in loop(begin, end):
-            row = word_pointer(args, 0, layout.raw) + item // blocks * row_step
+            number_of_row = item // blocks
+            row = word_pointer(args, 0, layout.raw) + number_of_row * row_step
             first = item % blocks * size
             last = minimum(first + size, length)
             bound.set(constant(layout.raw, ones))
@@ -154,7 +149,7 @@ def make_select(layout: Layout, side_by_side: bool, is_whole: bool) -> Any:
                 count.set(constant(i64, 0))
                 for at in loop(first, last, stride * lanes):
                     mask = tail_mask(last - at, lanes)
-                    keys = layout.key(vector(args, row + at * step, mask))
+                    keys = layout.key(read(number_of_row, at, mask))
                     mask = mask & (keys <= splat(bound.get(), lanes))
                     with when(any_of(mask) & (is_open.get() != 0)):
                         with when(count.get() + lanes > room):

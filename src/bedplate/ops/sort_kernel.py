@@ -26,7 +26,6 @@ from bedplate.kernel import (
     cast,
     constant,
     from_dtype,
-    gather,
     i32,
     i64,
     iota,
@@ -34,6 +33,7 @@ from bedplate.kernel import (
     load,
     local,
     loop,
+    otherwise,
     ptr,
     scatter,
     select,
@@ -48,7 +48,14 @@ from bedplate.kernel import (
     zeros,
 )
 from bedplate.ops.sort_blocks import is_cut, lower_blocks
-from bedplate.ops.sort_keys import Columns, Layout, element_reader, layout_of
+from bedplate.ops.sort_keys import (
+    Columns,
+    Layout,
+    element_reader,
+    known_step,
+    layout_of,
+    vector_reader,
+)
 
 # where n^2 comparisons of whole vectors still cost less than counting 256 positions a digit
 SHORT = 64
@@ -69,7 +76,7 @@ def lower_sort(builder: Any, x: Any, out: Any, descending: bool, indexed: bool) 
     nbytes = scratch_bytes(row_scratch(layout, length))
     scratch = builder.scratch(nbytes)
     is_short = length <= SHORT
-    build = make_ranks(layout, x.strides[1] == 1) if is_short else make_rows(layout)
+    build = make_ranks(layout, known_step(x)) if is_short else make_rows(layout)
     passes = layout.bits // DIGIT_BITS
     builder.launch(
         build, [x, *x.strides, length, scratch, nbytes, out], rows,
@@ -88,24 +95,40 @@ def sort_columns(
     layout: Layout, scratch: Value, length: Value, words: Callable[[Value], tuple[Value, ...]]
 ) -> Columns:
     """Write words(i) for each i into scratch and sort them there; returns where they are."""
+    _count(layout, scratch, length, words)
+    return _move(layout, scratch, length)
+
+
+def _count(
+    layout: Layout, scratch: Value, length: Value, words: Callable[[Value], tuple[Value, ...]]
+) -> None:
+    """Write words(i) for each i into scratch, and count the values of all digits."""
     passes = layout.bits // DIGIT_BITS
     counts = cast(scratch, ptr(i64))
     for i in loop(passes * DIGITS // LANES):
         store(counts + i * LANES, zeros(i64, LANES))
-    rest = scratch + passes * DIGITS * 8
-    first = Columns(layout, rest, length)
+    first = Columns(layout, scratch + passes * DIGITS * 8, length)
     for i in loop(length):
         value = words(i)
         first.store(i, value)
         for number in range(passes):
-            place = counts + number * DIGITS + layout.digit(value, number * DIGIT_BITS, DIGIT_BITS)
+            digit = layout.digit(value, number * DIGIT_BITS, DIGIT_BITS)
+            place = counts + number * DIGITS + digit
             store(place, load(place) + 1)
+
+
+def _move(layout: Layout, scratch: Value, length: Value) -> Columns:
+    """Sort what `_count` left, digit by digit; returns where it is."""
+    passes = layout.bits // DIGIT_BITS
+    counts, rest = cast(scratch, ptr(i64)), scratch + passes * DIGITS * 8
+    first = Columns(layout, rest, length)
     held = var(constant(i64, 0))
     size = length * layout.nbytes
     for number in range(passes):
         own = counts + number * DIGITS
         value = first.load(constant(i64, 0))  # any element: do all have its digit?
-        with when(load(own + layout.digit(value, number * DIGIT_BITS, DIGIT_BITS)) != length):
+        digit = layout.digit(value, number * DIGIT_BITS, DIGIT_BITS)
+        with when(load(own + digit) != length):
             _to_positions(own)
             source = Columns(layout, rest + held.get(), length)
             target = Columns(layout, rest + (size - held.get()), length)
@@ -132,26 +155,42 @@ def _to_positions(counts: Value) -> None:
 def make_rows(layout: Layout) -> Any:
     """A whole row an item."""
 
+    def keep(out: Value, length: Value, result: Columns) -> None:
+        for i in loop(length):
+            store(out + i, result.layout.result(result.load(i)))
+
     @kernel
     def sort_rows(args: ptr(i64), begin: i64, end: i64, worker: i64):
         length = word_int(args, 3)
         scratch = word_pointer(args, 4, u8) + worker * word_int(args, 5)
-        out = word_pointer(args, 6, layout.out)
         read = element_reader(layout, args, 0)
+        special = var(constant(i64, 0))
         for row in loop(begin, end):
+            out = word_pointer(args, 6, layout.out) + row * length
 
             def words(i: Value, row: Value = row) -> tuple[Value, ...]:
                 return layout.words(read(row, i), i)
 
-            result = sort_columns(layout, scratch, length, words)
-            for i in loop(length):
-                store(out + row * length + i, layout.result(result.load(i)))
+            def plain_words(i: Value, row: Value = row) -> tuple[Value, ...]:
+                raw = read(row, i)
+                special.set(select(layout.is_special(raw), 1, special.get()))
+                return layout.plain.words(raw, i)
+
+            if not layout.has_variants:
+                keep(out, length, sort_columns(layout, scratch, length, words))
+                continue
+            special.set(constant(i64, 0))
+            _count(layout.plain, scratch, length, plain_words)
+            with when(special.get() == 0):
+                keep(out, length, _move(layout.plain, scratch, length))
+            with otherwise():
+                keep(out, length, sort_columns(layout, scratch, length, words))
 
     return sort_rows
 
 
 @functools.cache
-def make_ranks(layout: Layout, side_by_side: bool) -> Any:
+def make_ranks(layout: Layout, step: int) -> Any:
     """A whole short row an item: each element goes to the place that is its rank.
 
     The rank counts the elements that are less, or equal and before it: no branch depends on values.
@@ -161,10 +200,10 @@ def make_ranks(layout: Layout, side_by_side: bool) -> Any:
     @kernel
     def sort_short_rows(args: ptr(i64), begin: i64, end: i64, worker: i64):
         length, out = word_int(args, 3), word_pointer(args, 6, layout.out)
-        keys = local(layout.raw, SHORT)
+        keys, read = local(layout.raw, SHORT), vector_reader(layout, args, 0, step, lanes)
         for row in loop(begin, end):
             for first in loop(0, length, lanes):
-                raw = vector(args, row, first, tail_mask(length - first, lanes))
+                raw = read(row, first, tail_mask(length - first, lanes))
                 store(keys + first, layout.key(raw))
             for first in loop(0, length, lanes):
                 own, place = load(keys + first, lanes), iota(i32, lanes) + cast(first, i32)
@@ -176,14 +215,7 @@ def make_ranks(layout: Layout, side_by_side: bool) -> Any:
                     )
                     rank.set(rank.get() + select(is_before, 1, zeros(i32, lanes)))
                 mask = tail_mask(length - first, lanes)
-                value = cast(place, i64) if layout.indexed else vector(args, row, first, mask)
+                value = cast(place, i64) if layout.indexed else read(row, first, mask)
                 scatter(out + row * length, rank.get(), value, mask)
-
-    def vector(args: Value, row: Value, first: Value, mask: Value) -> Value:
-        row_step, step = word_int(args, 1), word_int(args, 2)
-        start = word_pointer(args, 0, layout.raw) + row * row_step + first * step
-        if side_by_side:
-            return load(start, lanes, mask=mask)
-        return gather(start, iota(i64, lanes) * splat(step, lanes), mask=mask)
 
     return sort_short_rows
