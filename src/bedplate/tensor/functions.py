@@ -56,14 +56,8 @@ from bedplate.ops.complex_parts import (
 from bedplate.ops.complex_parts import complex_ as complex
 from bedplate.ops.complex_polar import angle, polar
 from bedplate.ops.convert import astype, where
-from bedplate.ops.convolution import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-)
+from bedplate.ops.convolution import conv1d, conv2d, conv3d
+from bedplate.ops.convolution_transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from bedplate.ops.counting import bincount, histc, histogram
 from bedplate.ops.creation import empty_like, full_like, one_hot, ones_like, tril, triu, zeros_like
 from bedplate.ops.cumulative import cumprod, cumsum, cumulative_prod, cumulative_sum, logcumsumexp

@@ -22,6 +22,8 @@ from bedplate.ops.binary_losses import (
     multilabel_soft_margin_loss,
     soft_margin_loss,
 )
+from bedplate.ops.convolution import conv1d, conv2d, conv3d
+from bedplate.ops.convolution_transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from bedplate.ops.gather import embedding
 from bedplate.ops.indexed import one_hot
 from bedplate.ops.losses import cross_entropy, nll_loss
@@ -107,6 +109,12 @@ __all__ = [
     "binary_cross_entropy_with_logits",
     "celu",
     "channel_shuffle",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
