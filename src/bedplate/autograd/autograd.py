@@ -157,8 +157,12 @@ class Autograd:
         if entry is None:
             raise GradientError(
                 "backward: the root was not recorded on this tape\n"
-                f"  root  {root.shape} {root.dtype}   made at {root._node.line()}\n"
-                "  nothing that it was computed from has requires_grad=True, or the tape was reset"
+                f"  root  {root.shape} {root.dtype}   made at {root._node.line()}\n  "
+                + (
+                    tape.why_no_history(root._node)
+                    or "nothing that it was computed from has requires_grad=True, or the tape was "
+                    "reset"
+                )
             )
         seed = root._seed(grad, any_shape=True)
         retain = retain_graph or create_graph

@@ -288,6 +288,13 @@ def _pull(
 
     own  other leaves whose gradients nobody wants
     """
+    if value.dtype.kind not in "fc":
+        reason = tape.why_no_history(value._node)
+        raise GradientError(
+            f"grad: the function gives {value.dtype}, and only floats have gradients\n"
+            f"  value  {value.shape} {value.dtype}   made at {value._node.line()}"
+            + (f"\n  {reason}" if reason else "")
+        )
     again = create or _is_watched(value, [*inner, *own])
     seed = value._seed(vector)
     found: dict[Any, Any] = {}

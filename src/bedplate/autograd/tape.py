@@ -41,6 +41,7 @@ class Session:
         self.closed = False
 
 
+MAX_SEARCHED = 1000  # values that an error message looks through
 FREED = Session()  # of an entry whose graph a walk has claimed
 
 
@@ -379,6 +380,21 @@ class _Captured:
 def captured_entry(output: Node) -> Entry:
     """The entry of a value whose history stayed in a captured step: no walk gets past it."""
     return Entry(_Captured, NO_ATTRIBUTES, (), (), output, current_session())
+
+
+def why_no_history(node: Node) -> str:
+    """A line that names the op without gradient that a value comes from; empty if none is known."""
+    seen, stack = {node}, [node]
+    while stack:
+        here = stack.pop()
+        gradient = getattr(here.op, "gradient", None)
+        if here.op.kind != "leaf" and isinstance(gradient, NoGradient):
+            return f"{here.op.name} has no gradient, because {gradient.reason}"
+        for source in here.inputs:
+            if source not in seen and len(seen) < MAX_SEARCHED:
+                seen.add(source)
+                stack.append(source)
+    return ""
 
 
 def has_history(entry: Entry | Leaf | None) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bedplate.autograd.tape import Entry, Leaf, Session, walk
+from bedplate.autograd.tape import Entry, Leaf, Session, walk, why_no_history
 from bedplate.devices.device import Device, current_device
 from bedplate.dtypes import DType, as_dtype, rounded
 from bedplate.errors import DTypeError, GradientError, ShapeError
@@ -415,9 +415,12 @@ class Tensor(Assignment, Interchange, Standard, Methods):
         if self._entry is None:
             raise GradientError(
                 f"backward: this tensor has no gradient history\n"
-                f"  a  {self.shape} {self.dtype}   made at {self._node.line()}\n"
-                "  nothing that it was computed from has requires_grad=True, or it was computed "
-                "inside no_grad or detached"
+                f"  a  {self.shape} {self.dtype}   made at {self._node.line()}\n  "
+                + (
+                    why_no_history(self._node)
+                    or "nothing that it was computed from has requires_grad=True, or it was "
+                    "computed inside no_grad or detached"
+                )
             )
         return self._entry
 

@@ -114,3 +114,20 @@ def test_integer_arguments_have_no_gradient() -> None:
     assert bp.gradgradcheck(lambda i, t: t[i].exp(), [ids, table])
     with pytest.raises(bp.errors.GradientError, match="argument 0 is int64, which has no gradient"):
         bp.grad(lambda i, t: t[i].sum())(ids, table)
+
+
+def test_what_has_no_gradient_says_why() -> None:
+    x = bp.tensor([1.0, 3.0, 2.0], requires_grad=True)
+    text = r"argmax has no gradient, because"
+    with pytest.raises(bp.errors.GradientError, match=text):
+        bp.argmax(x).backward()
+    with pytest.raises(bp.errors.GradientError, match=text):
+        (bp.argmax(x) * 2.5).sum().backward()
+    with pytest.raises(bp.errors.GradientError, match=text):
+        bp.Autograd.current().backward(bp.argmax(x))
+    with pytest.raises(
+        bp.errors.GradientError, match=rf"(?s)grad: the function gives int64.*{text}"
+    ):
+        bp.grad(lambda v: bp.argmax(v))(x)
+    with pytest.raises(bp.errors.GradientError, match=r"greater has no gradient, because"):
+        bp.vjp(lambda v: v > 1, x)[1](None)
