@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import array_api_strict as strict
 import pytest
+from tests.standard import special_cases
 from tests.standard.test_properties import PROPERTIES
 
 import bedplate as bp
@@ -118,3 +120,10 @@ def test_says_what_it_does(name: str) -> None:
 
 def test_the_version_is_that_of_array_api_strict() -> None:
     assert bp.__array_api_version__ == strict.__array_api_version__
+
+
+def test_the_page_has_the_counts() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "in-depth" / "standard.md").read_text()
+    extensions = sum("." in name for name in FUNCTIONS)
+    assert f"  {len(FUNCTIONS)} functions, {extensions} of them in linalg and fft\n" in page
+    assert f"  {special_cases.count()} special cases tested" in page

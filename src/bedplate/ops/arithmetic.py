@@ -295,8 +295,16 @@ def sign_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     return (divide(subtract(grad_out, along), size),)
 
 
+def _sign_reference(x: Any) -> Any:
+    """NumPy's, but NaN for every complex number that has one."""
+    result = np.sign(x)
+    if x.dtype.kind != "c":
+        return result
+    return np.where(np.isnan(x), complex(math.nan, math.nan), result).astype(x.dtype)
+
+
 @unary(
-    reference=np.sign,
+    reference=_sign_reference,
     emit=_emit_sign,
     gradient=sign_gradient,
     samples=(*one(), integers((17,), low=-2, high=3)),
@@ -365,9 +373,9 @@ def reciprocal(x: Value) -> Value:
 def safe_inv(x: Value, epsilon: float = 1e-6) -> Value:
     """A reciprocal that stays finite: y = x / (x^2 + epsilon), and 0 at 0.
 
-    epsilon  positive; bounds |y| by 1 / (2 sqrt(epsilon))
-    returns  shape of x
-    gradient (epsilon - x^2) / (x^2 + epsilon)^2, at most 1 / epsilon
+    epsilon   positive; bounds |y| by 1 / (2 sqrt(epsilon))
+    returns   shape of x
+    gradient  (epsilon - x^2) / (x^2 + epsilon)^2, at most 1 / epsilon
     >>> import bedplate as bp
     >>> bp.safe_inv(bp.tensor([0.0, 2.0]), epsilon=0.0625).tolist()
     [0.0, 0.4923076927661896]

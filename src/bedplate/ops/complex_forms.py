@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bedplate.dtypes import real_dtype
-from bedplate.ops import arithmetic, comparison, complex_parts, convert
+from bedplate.ops import arithmetic, comparison, complex_parts, convert, rounding
 from bedplate.ops.arithmetic import add, divide, multiply, negative, subtract
 from bedplate.ops.build import as_type, number
 from bedplate.ops.comparison import equal, logical_and, logical_or, not_equal
@@ -223,6 +223,12 @@ def reciprocal(z: Pair) -> Pair:
 def absolute(z: Pair) -> Any:
     """sqrt(x^2 + y^2), without overflow; at most 2 ulp off."""
     return hypot(z.re, z.im)
+
+
+@complex_form(rounding.round_)
+def round_(z: Pair) -> Pair:
+    """Each part rounded."""
+    return Pair(rounding.round_(z.re), rounding.round_(z.im))
 
 
 @complex_form(arithmetic.sign)

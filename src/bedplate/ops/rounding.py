@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bedplate import kernel as language
+from bedplate.dtypes import COMPLEX
 from bedplate.ops.build import Value
 from bedplate.ops.elementwise import NUMBERS, flat_gradient, unary
 from bedplate.ops.samples import floats, integers, rough
@@ -19,7 +20,7 @@ HALVES = (
 
 
 def _rounding(function: Any) -> Any:
-    return lambda x: function(x) if x.dtype.kind == "f" else x
+    return lambda x: function(x) if x.dtype.kind in "fc" else x
 
 
 @unary(
@@ -78,11 +79,11 @@ def trunc(x: Value) -> Value:
     emit=lambda t, x: language.round_even(x) if t.is_float else x,
     gradient=flat_gradient,
     samples=HALVES,
-    dtypes=NUMBERS,
+    dtypes=NUMBERS + COMPLEX,
     promote="common",
 )
 def round_(x: Value) -> Value:
-    """Round to the nearest integer, halves to the even one.
+    """Round to the nearest integer, halves to the even one; each part of a complex number.
 
     returns  y = floor(x + 1/2), or the even one of the two nearest
     >>> import bedplate as bp
