@@ -148,6 +148,17 @@ class NamesTable(GeneratedTable):
         return [["function", "what it does"], *sorted(body)]
 
 
+class DifferencesTable(GeneratedTable):
+    """One row a reason why PyTorch answers otherwise, with the functions that it is given for."""
+
+    def rows(self) -> list[list[str]]:
+        functions: dict[str, list[str]] = {}
+        for name, reason in function_pages.differences():
+            functions.setdefault(reason, []).append(f"`{name}`" if name else "several")
+        body = [[", ".join(sorted(set(names))), reason] for reason, names in functions.items()]
+        return [["PyTorch's name", "why ours differs"], *body]
+
+
 def _first_line(text: str) -> str:
     return " ".join(text.strip().split("\n\n")[0].split())
 
@@ -157,5 +168,6 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-skip-member", skip_described)
     app.add_directive("functions", Functions)
     app.add_directive("names-table", NamesTable)
+    app.add_directive("differences-table", DifferencesTable)
     app.add_directive("settings-table", SettingsTable)
     app.add_directive("operations-table", OperationsTable)

@@ -6,6 +6,7 @@ there, under its shortest name. So a new function needs no line here, a new modu
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import re
@@ -24,6 +25,7 @@ from bedplate.ops.record import REGISTRY, NoGradient, Op
 from bedplate.ops.table import named_dtypes, second_order
 
 PAGES = Path(__file__).parent / "functions"
+PEER_TEST = Path(__file__).parents[1] / "tests" / "external" / "test_torch_samples.py"
 MODULES = re.compile(r"^```\{functions\} (.*)$", re.MULTILINE)
 NAMESPACES = (
     "bedplate", "bedplate.linalg", "bedplate.fft", "bedplate.special", "bedplate.nn.functional",
@@ -136,3 +138,24 @@ def _gradient(op: Op) -> str:
         return f"none: {op.gradient.reason}"
     order = second_order(op)
     return {"yes": "yes, and a second one", "zero": "yes; the second is 0"}.get(order, "yes")
+
+
+def differences() -> list[tuple[str, str]]:
+    """Where the comparison with PyTorch expects another answer, and why: the peer test's tables.
+
+    That test imports PyTorch, which the site must not need, so its text is read and not run.
+    """
+    tree = ast.parse(PEER_TEST.read_text(encoding="utf-8"))
+    constants: dict[str, Any] = {}
+    for node in tree.body:
+        target = getattr(node, "target", None) or (getattr(node, "targets", None) or [None])[0]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(target, ast.Name):
+            constants[target.id] = node.value
+    rows = []
+    for table in ("DIFFERS", "REFUSED"):
+        entries = constants[table]
+        for key, value in zip(entries.keys, entries.values, strict=True):
+            value = constants.get(value.id, value) if isinstance(value, ast.Name) else value
+            name = ast.literal_eval(key) if table == "DIFFERS" else ""
+            rows.append((name, ast.literal_eval(value)))
+    return rows

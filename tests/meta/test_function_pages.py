@@ -65,3 +65,9 @@ def test_names_that_other_pages_give_exist() -> None:
             for part in name.split("."):
                 assert hasattr(found, part), f"{page}: bp.{name}"
                 found = getattr(found, part)
+
+
+def test_differences_are_read_from_the_peer_test() -> None:
+    found = dict(function_pages.differences())
+    assert "principal" in found["logcumsumexp-complex128"]
+    assert all(reason for _, reason in function_pages.differences())
