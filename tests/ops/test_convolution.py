@@ -10,7 +10,11 @@ import pytest
 
 import bedplate as bp
 from bedplate.errors import DTypeError, ShapeError
-from bedplate.ops.convolution import CONVOLUTION, CONVOLUTION_BY_INPUT, CONVOLUTION_BY_WEIGHT
+from bedplate.ops.convolution_records import (
+    CONVOLUTION,
+    CONVOLUTION_BY_INPUT,
+    CONVOLUTION_BY_WEIGHT,
+)
 from bedplate.ops.record import apply
 
 
@@ -121,8 +125,76 @@ def test_transposed_undoes_the_sizes() -> None:
     np.testing.assert_allclose(y.numpy()[:, :, :9, :17], part.numpy() + 1, atol=1e-12)
 
 
+@pytest.mark.parametrize("place", [(0, 0), (1, 2), (2, 1)])
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_zeros_around_are_multiplied_like_all_else(place: Any, value: float) -> None:
+    """An infinite weight that meets padding is NaN in the kernels as in the reference."""
+    w = floats(1, 3, 2, 3, 3)
+    w[(1, 0, *place)] = value
+    x, g = floats(0, 1, 2, 7, 8), floats(2, 1, 3, 4, 4)
+    h = g.copy()
+    h[0, 1, 1, 2] = value
+    attributes = {
+        "stride": (2, 2), "padding": ((1, 2), (1, 1)), "dilation": (1, 1), "groups": 1,
+    }  # fmt: skip
+    more = {**attributes, "space": (7, 8)}, {**attributes, "window": (3, 3)}
+    found = []
+    for device in ("cpu", "reference"):
+        a, b, c, d = (bp.Tensor(v, device) for v in (x, w, g, h))
+        calls = ((CONVOLUTION, (a, b), attributes), (CONVOLUTION_BY_INPUT, (c, b), more[0]),
+                 (CONVOLUTION_BY_WEIGHT, (a, d), more[1]))  # fmt: skip
+        found.append([apply(*call).numpy() for call in calls])
+    for kernel, reference in zip(*found, strict=True):
+        assert not np.isfinite(reference).all()
+        np.testing.assert_allclose(kernel, reference, rtol=1e-12)
+
+
+def test_an_infinite_weight_is_nan_at_the_border(device: Any) -> None:
+    x = bp.Tensor(np.ones((1, 1, 3, 3)), device)
+    w = bp.Tensor(np.full((1, 1, 3, 3), math.inf), device)
+    for function in (bp.conv2d, bp.conv_transpose2d):
+        y = function(x, w, padding=1).numpy()[0, 0]
+        assert y[1, 1] == math.inf and np.isnan(y).sum() == 8
+
+
+def test_without_a_batch() -> None:
+    x, w = bp.tensor(floats(0, 2, 5, 6)), bp.tensor(floats(1, 3, 2, 3, 3))
+    np.testing.assert_array_equal(bp.conv2d(x, w).numpy(), bp.conv2d(x[None], w)[0].numpy())
+    y = bp.tensor(floats(0, 3, 5, 6))
+    once = bp.conv_transpose2d(y[None], w)[0]
+    np.testing.assert_array_equal(bp.conv_transpose2d(y, w).numpy(), once.numpy())
+
+
+def test_complex_values_part_by_part() -> None:
+    x = floats(0, 1, 2, 6) + 1j * floats(1, 1, 2, 6)
+    w = floats(2, 3, 2, 3) + 1j * floats(3, 3, 2, 3)
+    y = bp.conv1d(bp.tensor(x), bp.tensor(w), bp.tensor(np.array([1, 1j, 0])), padding=1)
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1)))
+    wanted = np.stack([(padded[0, :, i : i + 3] * w).sum((1, 2)) for i in range(6)], -1)
+    np.testing.assert_allclose(y.numpy()[0], wanted + np.array([[1], [1j], [0]]), atol=1e-12)
+    assert bp.gradcheck(lambda x, w: bp.conv1d(x, w, padding=1), (bp.tensor(x), bp.tensor(w)))
+
+
+@pytest.mark.parametrize("numbers", [(2, 0, 4, 5), (3, 2, 3, 4), (1, 3, 2, 3), (2, 1, 1, 1)])
+def test_more_room_behind_the_end_than_a_stride(numbers: Any) -> None:
+    """The definition: everything spread over a line of zeros, from which the padding is cut."""
+    stride, padding, more, dilation = numbers
+    x, w = floats(0, 1, 1, 4), floats(1, 1, 1, 3)
+    size = 3 * stride - 2 * padding + 2 * dilation + 1 + more
+    whole = np.zeros(padding + size + padding + 4 * stride + 2 * dilation)
+    for p, k in np.ndindex(4, 3):
+        whole[p * stride + k * dilation] += x[0, 0, p] * w[0, 0, k]
+    y = bp.conv_transpose1d(bp.tensor(x), bp.tensor(w), None, stride, padding, more, 1, dilation)
+    np.testing.assert_allclose(y.numpy()[0, 0], whole[padding : padding + size], atol=1e-12)
+    assert bp.gradcheck(
+        lambda x, w: bp.conv_transpose1d(x, w, None, stride, padding, more, 1, dilation),
+        (bp.tensor(x), bp.tensor(w)),
+    )
+
+
 REFUSED = [
     (lambda: bp.conv2d(bp.ones((1, 3, 4)), bp.ones((1, 3, 1))), "2 axes of space are needed"),
+    (lambda: bp.conv1d(bp.ones((3,)), bp.ones((1, 3, 1))), "1 axes of space are needed"),
     (lambda: bp.conv1d(bp.ones((1, 3, 4)), bp.ones((1, 2, 1))), "weights need 3 at axis 1"),
     (lambda: bp.conv1d(bp.ones((1, 4, 4)), bp.ones((3, 2, 1)), groups=2), "a multiple of 2"),
     (lambda: bp.conv1d(bp.ones((1, 1, 4)), bp.ones((1, 1, 5))), "the window does not fit"),
@@ -133,7 +205,7 @@ REFUSED = [
     (lambda: bp.conv_transpose1d(bp.ones((1, 2, 4)), bp.ones((3, 1, 2))), "channels do not fit"),
     (lambda: bp.conv_transpose1d(bp.ones((1, 1, 1)), bp.ones((1, 1, 2)), padding=1), "is left"),
     (lambda: bp.conv_transpose1d(bp.ones((1, 1, 1)), bp.ones((1, 1, 2)), output_padding=1),
-     "must be below the stride"),
+     "must be below the stride or the dilation"),
 ]  # fmt: skip
 
 

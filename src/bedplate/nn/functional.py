@@ -5,14 +5,6 @@ from __future__ import annotations
 from bedplate.nn.attention import attention
 from bedplate.nn.noise import dropout, gumbel_softmax, rrelu
 from bedplate.nn.scaled_attention import scaled_dot_product_attention
-from bedplate.ops.convolution import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-)
 from bedplate.ops.rope import rope, swiglu
 from bedplate.tensor import Tensor, network
 from bedplate.tensor.network import *
@@ -37,12 +29,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 __all__ = [
     "attention",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
     "dropout",
     "gumbel_softmax",
     "linear",

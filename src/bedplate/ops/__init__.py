@@ -6,7 +6,7 @@ from bedplate.ops import complex_forms as complex_forms
 from bedplate.ops import complex_polar as complex_polar
 from bedplate.ops import complex_sums as complex_sums
 from bedplate.ops import complex_trigonometry as complex_trigonometry
-from bedplate.ops import convolution as convolution
+from bedplate.ops import convolution_transposed as convolution_transposed
 from bedplate.ops import counting as counting
 from bedplate.ops import cumulative_extremes as cumulative_extremes
 from bedplate.ops import custom_kernel as custom_kernel

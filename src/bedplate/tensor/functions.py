@@ -13,7 +13,6 @@ from bedplate.ops.arithmetic import (
     positive,
     reciprocal,
     remainder,
-    safe_inv,
     sign,
     square,
     subtract,
@@ -118,6 +117,7 @@ from bedplate.ops.regression_losses import mse_loss
 from bedplate.ops.rope import rope, swiglu
 from bedplate.ops.rounding import ceil, floor, trunc
 from bedplate.ops.rounding import round_ as round
+from bedplate.ops.safe_inverse import safe_inv
 from bedplate.ops.searching import argwhere, count_nonzero, masked_select, nonzero
 from bedplate.ops.searchsorted import bucketize, isin, searchsorted
 from bedplate.ops.sets import unique, unique_all, unique_counts, unique_inverse, unique_values
