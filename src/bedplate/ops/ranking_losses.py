@@ -93,6 +93,8 @@ def pairwise_distance(
 
 def _length(x: Value, p: float, keepdims: bool) -> Value:
     """The p-norm along the last axis; where all is 0 its gradient is 0."""
+    if x.dtype.kind == "c":
+        x = abs_(x)
     if p == math.inf:
         return max_(abs_(x), axis=-1, keepdims=keepdims)
     if p == 0:
