@@ -368,16 +368,3 @@ def reciprocal(x: Value) -> Value:
     >>> bp.reciprocal(bp.tensor([4.0, 2.0])).tolist()
     [0.25, 0.5]
     """
-
-
-def safe_inv(x: Value, epsilon: float = 1e-6) -> Value:
-    """A reciprocal that stays finite: y = x / (x^2 + epsilon), and 0 at 0.
-
-    epsilon   positive; bounds |y| by 1 / (2 sqrt(epsilon))
-    returns   shape of x
-    gradient  (epsilon - x^2) / (x^2 + epsilon)^2, at most 1 / epsilon
-    >>> import bedplate as bp
-    >>> bp.safe_inv(bp.tensor([0.0, 2.0]), epsilon=0.0625).tolist()
-    [0.0, 0.4923076927661896]
-    """
-    return divide(x, add(multiply(x, x), epsilon))

@@ -158,7 +158,7 @@ def _ndtr(m: World, x: Any) -> Any:
     return m.where(x < 0, tail, 1 - tail)
 
 
-@special(_ndtr, ndtr_gradient, (*one(), floats((9,), low=-9, high=-1)))
+@special(_ndtr, ndtr_gradient, (floats((37,)), floats((9,), low=-9, high=-1), floats((0, 3))))
 def ndtr(x: Value) -> Value:
     """How likely a standard normal number lies below: y = (1 + erf(x / sqrt(2))) / 2.
 
@@ -187,7 +187,9 @@ def log_ndtr_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]
     return (multiply(grad_out, where(positive, divide(_density(above), ndtr(above)), tail)),)
 
 
-@special(_log_ndtr, log_ndtr_gradient, (*one(), floats((7,), low=-40, high=-2)))
+@special(
+    _log_ndtr, log_ndtr_gradient, (floats((37,)), floats((7,), low=-40, high=-2), floats((0, 3)))
+)
 def log_ndtr(x: Value) -> Value:
     """The logarithm of `ndtr`, also where that is 0: about -x^2 / 2 far below.
 

@@ -99,7 +99,7 @@ def gammaln_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
 NEGATIVE = mixed(lambda r: [-r.integers(0, 4, (9,)) - r.uniform(0.2, 0.8, 9)], "negative")
 
 
-@special(_gammaln, gammaln_gradient, (floats((3, 5), low=0.1, high=9), NEGATIVE, floats((0,))))
+@special(_gammaln, gammaln_gradient, (floats((37,), low=0.1, high=9), NEGATIVE, floats((0, 3))))
 def gammaln(x: Value) -> Value:
     """The logarithm of the absolute value of the gamma function: y = log(|gamma(x)|).
 
@@ -143,7 +143,7 @@ def digamma_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     return (multiply(grad_out, polygamma(1, inputs[0])),)
 
 
-@special(_digamma, digamma_gradient, (floats((3, 5), low=0.1, high=9), NEGATIVE, floats((0,))))
+@special(_digamma, digamma_gradient, (floats((37,), low=0.1, high=9), NEGATIVE, floats((0, 3))))
 def digamma(x: Value) -> Value:
     """The slope of the logarithm of the gamma function: y = gamma'(x) / gamma(x).
 
@@ -219,7 +219,7 @@ ZETA_OP = _with_attributes(
     _zeta,
     zeta_gradient,
     (
-        floats((3, 5), low=0.3, high=9, s=1.5),
+        floats((37,), low=0.3, high=9, s=1.5),
         floats((7,), low=0.3, high=90, s=4.0),
         floats((0,), s=2.0),
     ),
@@ -278,7 +278,7 @@ POLYGAMMA = _with_attributes(
     _polygamma,
     polygamma_gradient,
     (
-        floats((3, 5), low=0.3, high=9, n=1),
+        floats((37,), low=0.3, high=9, n=1),
         floats((7,), low=0.3, high=9, n=3),
         mixed(lambda r: [-r.integers(0, 4, (9,)) - r.uniform(0.2, 0.8, 9)], "negative", n=2),
         floats((0,), n=1),
