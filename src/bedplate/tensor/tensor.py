@@ -25,6 +25,7 @@ from bedplate.dtypes import DType, as_dtype, rounded
 from bedplate.errors import DTypeError, GradientError, ShapeError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node, Shape, raise_mixed_devices
 from bedplate.graph.pending import CHECK_EVERY, LOCAL, user_site
+from bedplate.memory import ForeignBlock
 from bedplate.ops.build import number
 from bedplate.ops.leaves import buffer
 from bedplate.tensor import indexing
@@ -245,7 +246,10 @@ class Tensor(Assignment, Interchange, Standard, Methods):
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         copy = _new(type(self))
-        copy._node, copy._entry, copy._grad = self._node, None, None
+        node = self._node
+        if type(node.block) is ForeignBlock:  # its owner may write it: the copy has its own
+            node = leaf_node(node.array(), node.device)
+        copy._node, copy._entry, copy._grad = node, None, None
         if self._entry is not None:
             copy.requires_grad = True
         memo[id(self)] = copy

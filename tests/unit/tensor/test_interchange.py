@@ -228,6 +228,15 @@ def test_shared_memory_is_read_when_it_is_needed() -> None:
     assert own.tolist() == [1.0, 2.0]
 
 
+def test_a_copy_of_shared_memory_is_apart() -> None:
+    array = np.array([1.0, 2.0])
+    shared = bp.from_dlpack(array)
+    copies = copy.copy(shared), copy.deepcopy(shared), pickle.loads(pickle.dumps(shared))
+    array[0] = 7.0
+    assert [x.tolist() for x in copies] == [[1.0, 2.0]] * 3
+    assert shared.tolist() == [7.0, 2.0]
+
+
 def test_foreign_memory_is_never_written() -> None:
     array = np.ones(100_000, np.float32)
     array.flags.writeable = False
