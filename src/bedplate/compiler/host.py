@@ -41,7 +41,7 @@ class Place:
         before = -sum(step for step in reach if step < 0)
         size = before + sum(step for step in reach if step > 0) + self.dtype.itemsize
         start = slots[self.word.index] + self.word.offset_bytes - before
-        memory = (ctypes.c_char * size).from_address(start)
+        memory = memoryview((ctypes.c_char * size).from_address(start))
         return np.ndarray(self.shape, self.dtype, memory, before, strides)
 
 

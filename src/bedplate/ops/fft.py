@@ -1,133 +1,19 @@
-"""Discrete Fourier transforms, by NumPy's pocketfft; single precision stays single.
-
-Every transform is linear, so its gradient is a transform too: of y = F x it is F^H g, the
-transform in the other direction with the other scaling.
-"""
+"""Discrete Fourier transforms in the Array API's names; fft_records.py has what computes them."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from bedplate.errors import DTypeError, ShapeError
-from bedplate.graph.node import Shape
-from bedplate.ops.arithmetic import multiply
 from bedplate.ops.build import Value, normalised_axes, normalised_axis, number
-from bedplate.ops.comparison import equal, logical_or
 from bedplate.ops.complex_parts import complex_, conj
-from bedplate.ops.convert import where
-from bedplate.ops.creation import index_along
-from bedplate.ops.host import COMPLEX, REAL, Array, host_op, widened
+from bedplate.ops.fft_records import ADJOINT, FFTN, IRFFT, RFFT
+from bedplate.ops.host import widened
 from bedplate.ops.rearrange import roll
-from bedplate.ops.record import Sample
 from bedplate.ops.refusal import refuse
 from bedplate.ops.regions import narrow, pad
-from bedplate.ops.samples import mixed
-
-Axes = int | Sequence[int] | None
-# the scaling of the adjoint: what divides forth divides back
-ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
-
-
-def _numbers(shape: Shape, **attributes: Any) -> Sample:
-    return mixed(lambda r: [r.uniform(-1, 1, shape)], f"{shape} {attributes}", **attributes)
-
-
-def fftn_gradient(
-    grads: Any, inputs: Any, values: Any, *, axes: Shape, inverse: bool, norm: str
-) -> tuple[Any]:
-    """The transform in the other direction, scaled the other way."""
-    return (FFTN(grads[0], axes=axes, inverse=not inverse, norm=ADJOINT[norm]),)
-
-
-def _fftn(x: Array, *, axes: Shape, inverse: bool, norm: str) -> Array:
-    return (np.fft.ifftn if inverse else np.fft.fftn)(x, axes=axes, norm=norm)  # type: ignore[arg-type]
-
-
-FFTN = host_op(
-    "fftn",
-    lambda x, **_: (x,),
-    _fftn,
-    fftn_gradient,
-    samples=(
-        _numbers((3, 8, 2), axes=(1,), inverse=False, norm="backward", pairs=True),
-        _numbers((3, 5, 4, 2), axes=(0, 2), inverse=True, norm="backward", pairs=True),
-        _numbers((7, 2), axes=(0,), inverse=True, norm="ortho", pairs=True),
-        _numbers((2, 3, 2), axes=(1, 0), inverse=False, norm="forward", pairs=True),
-        _numbers((0, 4, 2), axes=(1,), inverse=False, norm="backward", pairs=True),
-    ),
-    doc="The discrete Fourier transform of complex numbers over axes, or its inverse.",
-    takes=COMPLEX,
-    gives=COMPLEX,
-)
-
-
-def rfft_gradient(grads: Any, inputs: Any, values: Any, *, axis: int, norm: str) -> tuple[Any]:
-    """irfft of the gradients, those that stand for two numbers of the full transform halved"""
-    n = inputs[0].shape[axis]
-    halved = multiply(grads[0], _weights(grads[0], axis, n, 0.5))
-    return (IRFFT(halved, axis=axis, n=n, norm=ADJOINT[norm]),)
-
-
-def irfft_gradient(
-    grads: Any, inputs: Any, values: Any, *, axis: int, n: int, norm: str
-) -> tuple[Any]:
-    """rfft of the gradient, what stands for two numbers of the full transform doubled"""
-    transformed = RFFT(grads[0], axis=axis, norm=ADJOINT[norm])
-    return (multiply(transformed, _weights(transformed, axis, n, 2.0)),)
-
-
-def _weights(x: Value, axis: int, n: int, twice: float) -> Value:
-    """1 for the numbers of a half transform that stand for themselves, `twice` for the others."""
-    shape = tuple(size if i == axis else 1 for i, size in enumerate(x.shape))
-    index = index_along(x, axis, shape)
-    alone = logical_or(equal(index, 0), equal(multiply(index, 2), n))
-    return where(alone, number(x, 1.0), number(x, twice))
-
-
-def _half(x: Shape, *, axis: int, norm: str) -> tuple[Shape]:
-    return ((*x[:axis], x[axis] // 2 + 1, *x[axis + 1 :]),)
-
-
-RFFT = host_op(
-    "rfft",
-    _half,
-    lambda x, *, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
-    rfft_gradient,
-    samples=(
-        _numbers((3, 8), axis=1, norm="backward", pairs=False),
-        _numbers((5, 2), axis=0, norm="ortho", pairs=False),
-        _numbers((1,), axis=0, norm="forward", pairs=False),
-        _numbers((0, 4), axis=1, norm="backward", pairs=False),
-    ),
-    doc="The first half of the Fourier transform of real numbers.",
-    takes=REAL,
-    gives=COMPLEX,
-)
-
-
-def _whole(x: Shape, *, axis: int, n: int, norm: str) -> tuple[Shape]:
-    return ((*x[:axis], n, *x[axis + 1 :]),)
-
-
-IRFFT = host_op(
-    "irfft",
-    _whole,
-    lambda x, *, axis, n, norm: np.fft.irfft(x, n, axis=axis, norm=norm),
-    irfft_gradient,
-    samples=(
-        _numbers((3, 5, 2), axis=1, n=8, norm="backward", pairs=True),
-        _numbers((4, 2, 2), axis=0, n=7, norm="ortho", pairs=True),
-        _numbers((1, 2), axis=0, n=1, norm="forward", pairs=True),
-        _numbers((0, 3, 2), axis=1, n=4, norm="backward", pairs=True),
-    ),
-    doc="The real numbers whose Fourier transform has the given first half.",
-    takes=COMPLEX,
-    gives=REAL,
-)
+from bedplate.ops.views import Axes
 
 
 def _norm(name: str, norm: str) -> str:
@@ -174,7 +60,7 @@ def _one(name: str, x: Value, n: int | None, axis: int) -> tuple[int, int]:
 
 
 def _several(
-    name: str, x: Value, s: Sequence[int] | None, axes: Axes
+    name: str, x: Value, s: Sequence[int] | None, axes: Axes | None
 ) -> tuple[tuple[int, ...], list[int]]:
     """The axes in the order given, and the size along each."""
     ndim = len(x.shape)
@@ -234,7 +120,7 @@ def ifft(x: Value, /, *, n: int | None = None, axis: int = -1, norm: str = "back
 
 
 def fftn(
-    x: Value, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+    x: Value, /, *, s: Sequence[int] | None = None, axes: Axes | None = None, norm: str = "backward"
 ) -> Value:
     """The Fourier transform over several axes.
 
@@ -252,7 +138,7 @@ def fftn(
 
 
 def ifftn(
-    x: Value, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+    x: Value, /, *, s: Sequence[int] | None = None, axes: Axes | None = None, norm: str = "backward"
 ) -> Value:
     """The inverse of `fftn`.
 
@@ -307,7 +193,7 @@ def _to_real(name: str, x: Value, n: int | None, axis: int, norm: str) -> Value:
 
 
 def rfftn(
-    x: Value, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+    x: Value, /, *, s: Sequence[int] | None = None, axes: Axes | None = None, norm: str = "backward"
 ) -> Value:
     """The Fourier transform of real numbers over several axes: half of it along the last one.
 
@@ -329,7 +215,7 @@ def rfftn(
 
 
 def irfftn(
-    x: Value, /, *, s: Sequence[int] | None = None, axes: Axes = None, norm: str = "backward"
+    x: Value, /, *, s: Sequence[int] | None = None, axes: Axes | None = None, norm: str = "backward"
 ) -> Value:
     """The inverse of `rfftn`.
 
@@ -378,7 +264,7 @@ def ihfft(x: Value, /, *, n: int | None = None, axis: int = -1, norm: str = "bac
     return conj(RFFT(x, axis=place, norm=ADJOINT[_norm("ihfft", norm)]))
 
 
-def fftshift(x: Value, /, *, axes: Axes = None) -> Value:
+def fftshift(x: Value, /, *, axes: Axes | None = None) -> Value:
     """Move the frequency 0 to the middle of each axis.
 
     axes     which; None for all
@@ -390,7 +276,7 @@ def fftshift(x: Value, /, *, axes: Axes = None) -> Value:
     return roll(x, tuple(x.shape[a] // 2 for a in places), axis=places)
 
 
-def ifftshift(x: Value, /, *, axes: Axes = None) -> Value:
+def ifftshift(x: Value, /, *, axes: Axes | None = None) -> Value:
     """The inverse of `fftshift`.
 
     axes     which; None for all
@@ -402,6 +288,6 @@ def ifftshift(x: Value, /, *, axes: Axes = None) -> Value:
     return roll(x, tuple(-(x.shape[a] // 2) for a in places), axis=places)
 
 
-def _shifted(name: str, x: Value, axes: Axes) -> tuple[int, ...]:
+def _shifted(name: str, x: Value, axes: Axes | None) -> tuple[int, ...]:
     given = axes if axes is None or isinstance(axes, int) else tuple(axes)
     return normalised_axes(name, given, x)

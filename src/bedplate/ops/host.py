@@ -8,6 +8,7 @@ are written once, for real and for complex values.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +16,10 @@ import numpy as np
 
 from bedplate.dtypes import float32, float64
 from bedplate.errors import DTypeError
-from bedplate.graph.node import Attributes
+from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.build import Value, as_type, promoted
 from bedplate.ops.complex_parts import as_complex, as_real, real
-from bedplate.ops.record import NoGradient, Op, Sample, apply, register
+from bedplate.ops.record import Cost, NoGradient, Op, Sample, apply, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.views import outputs
 
@@ -26,6 +27,8 @@ from bedplate.ops.views import outputs
 SAME, REAL, COMPLEX = "s", "r", "c"
 Array = np.ndarray[Any, Any]
 Narrow = Callable[[Value], Value]
+Counted = tuple[str, Callable[..., float]]
+COMPLEX_FLOPS = 4  # of a product of complex numbers, to one of real numbers
 
 
 def host_op(
@@ -37,6 +40,7 @@ def host_op(
     doc: str,
     takes: str = SAME,
     gives: str = SAME,
+    cost: Counted | None = None,
 ) -> Callable[..., Any]:
     """Register an op that a NumPy function computes.
 
@@ -48,6 +52,7 @@ def host_op(
     samples   with the attribute `pairs`: whether the arrays stand for complex numbers
     takes     one kind for each input, the last for all that follow
     gives     one kind for each output
+    cost      words, and (shape of each input, **attributes) -> flops on real numbers
     returns   a function of real or complex values and the attributes
     """
     n_outputs = len(gives)
@@ -61,6 +66,7 @@ def host_op(
             if isinstance(gradient, NoGradient)
             else _on_pairs(gradient, takes, gives),
             n_outputs=n_outputs,
+            cost=None if cost is None else _cost(*cost, takes),
             dtypes=(float32, float64),
             samples=samples,
             doc=doc,
@@ -81,22 +87,44 @@ def host_op(
     return call
 
 
+def cubic(factor: float, words: str) -> Counted:
+    """factor M N min(M, N) flops for each matrix of the first input."""
+    shown = f"{factor:.2g} {words} flops a matrix, by LAPACK"
+    return shown, lambda x, *_, **__: factor * math.prod(x) * min(x[-2:])
+
+
+def _cost(words: str, flops: Callable[..., float], takes: str) -> Cost:
+    def counted(inputs: Any, output: Any, attributes: Attributes) -> float:
+        shapes, rest, pairs = _natural(inputs, attributes, takes)
+        return flops(*shapes, **rest) * (COMPLEX_FLOPS if pairs else 1)
+
+    return Cost(words, counted)
+
+
+def _natural(
+    inputs: tuple[Any, ...], attributes: Attributes, takes: str
+) -> tuple[list[Shape], Attributes, bool]:
+    """Shapes in which a complex number counts once, the other attributes, and `pairs`."""
+    rest = dict(attributes)
+    pairs = rest.pop("pairs")
+    kinds = _kinds(takes, len(inputs))
+    shapes = [
+        tuple(x.shape[:-1] if _paired(kind, pairs) else x.shape)
+        for x, kind in zip(inputs, kinds, strict=True)
+    ]
+    return shapes, rest, pairs
+
+
 def _rule(name: str, shapes: Callable[..., Any], takes: str, gives: str) -> Callable[..., Any]:
     def infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Any, Any]:
-        rest = dict(attributes)
-        pairs = rest.pop("pairs")
+        shapes_seen, rest, pairs = _natural(inputs, attributes, takes)
         dtype = inputs[0].dtype
         if any(x.dtype is not dtype for x in inputs) or dtype not in (float32, float64):
             refuse_inputs(
                 DTypeError, name, "no such op for these dtypes", inputs,
                 "expected float32, float64 or complex numbers of them",
             )  # fmt: skip
-        kinds = _kinds(takes, len(inputs))
-        seen = [
-            x.shape[:-1] if _paired(kind, pairs) else x.shape
-            for x, kind in zip(inputs, kinds, strict=True)
-        ]
-        found = shapes(*seen, **rest)
+        found = shapes(*shapes_seen, **rest)
         stored = tuple(
             (*shape, 2) if _paired(kind, pairs) else tuple(shape)
             for shape, kind in zip(found, gives, strict=True)

@@ -12,7 +12,7 @@ from bedplate.ops.comparison import equal, logical_or
 from bedplate.ops.complex_parts import complex_, conj, imag
 from bedplate.ops.convert import where
 from bedplate.ops.creation import index_along
-from bedplate.ops.host import REAL, SAME, host_op, widened
+from bedplate.ops.host import REAL, SAME, cubic, host_op, widened
 from bedplate.ops.linalg_matrices import (
     Array,
     adjoint,
@@ -100,6 +100,7 @@ COFACTORS = host_op(
     cofactors_gradient,
     samples=SQUARE,
     doc="The derivative of the determinant by each element, at singular matrices too.",
+    cost=cubic(22, "N^3"),
 )
 
 
@@ -116,6 +117,7 @@ DET = host_op(
     det_gradient,
     samples=SQUARE,
     doc="The determinant of each matrix.",
+    cost=cubic(2 / 3, "N^3"),
 )
 
 
@@ -161,6 +163,7 @@ SLOGDET = host_op(
     slogdet_gradient,
     samples=SQUARE[:5],
     doc="The logarithm of the absolute determinant, and the sign of the determinant.",
+    cost=cubic(2 / 3, "N^3"),
     gives=REAL + SAME,
 )
 

@@ -11,7 +11,7 @@ from bedplate.ops.arithmetic import divide, multiply, subtract
 from bedplate.ops.build import Value, as_type, number
 from bedplate.ops.complex_parts import conj, real
 from bedplate.ops.convert import where
-from bedplate.ops.host import COMPLEX, REAL, SAME, host_op, widened
+from bedplate.ops.host import COMPLEX, REAL, SAME, cubic, host_op, widened
 from bedplate.ops.linalg_matrices import (
     Array,
     adjoint,
@@ -61,6 +61,7 @@ EIGVALSH = host_op(
     eigvalsh_gradient,
     samples=HERMITIAN,
     doc="The eigenvalues of (x + x^H) / 2, rising.",
+    cost=cubic(4 / 3, "N^3"),
     gives=REAL,
 )
 
@@ -95,6 +96,7 @@ EIGH = host_op(
     eigh_gradient,
     samples=HERMITIAN,
     doc="The eigenvalues of (x + x^H) / 2, rising, and orthonormal eigenvectors as columns.",
+    cost=cubic(9, "N^3"),
     gives=REAL + SAME,
 )
 
@@ -187,6 +189,7 @@ EIG = host_op(
     eig_gradient,
     samples=GENERAL,
     doc="The eigenvalues of each matrix, and eigenvectors of length 1 as columns; complex.",
+    cost=cubic(25, "N^3"),
     gives=COMPLEX + COMPLEX,
 )
 
@@ -205,6 +208,7 @@ EIGVALS = host_op(
     eigvals_gradient,
     samples=GENERAL,
     doc="The eigenvalues of each matrix; complex.",
+    cost=cubic(10, "N^3"),
     gives=COMPLEX,
 )
 

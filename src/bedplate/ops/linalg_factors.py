@@ -12,7 +12,7 @@ from bedplate.ops.arithmetic import add, multiply, subtract
 from bedplate.ops.build import Value
 from bedplate.ops.convert import where
 from bedplate.ops.creation import tril, triu
-from bedplate.ops.host import SAME, host_op, widened
+from bedplate.ops.host import SAME, cubic, host_op, widened
 from bedplate.ops.linalg_matrices import (
     Array,
     adjoint,
@@ -55,6 +55,7 @@ CHOLESKY = host_op(
         positive_definite((2, 0, 0)),
     ),
     doc="The lower triangular L with L L^H = (x + x^H) / 2.",
+    cost=cubic(1 / 3, "N^3"),
 )
 
 
@@ -135,6 +136,7 @@ QR = host_op(
         mixed(lambda r: [np.zeros((0, 3))], "no rows", pairs=False, mode="reduced"),
     ),
     doc="x = Q R with orthonormal columns of Q and a triangular R.",
+    cost=cubic(4, "M N min(M, N)"),
     gives=SAME + SAME,
 )
 

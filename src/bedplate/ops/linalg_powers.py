@@ -9,7 +9,7 @@ import numpy as np
 
 from bedplate.ops.build import Value, number
 from bedplate.ops.convert import where
-from bedplate.ops.host import host_op, widened
+from bedplate.ops.host import cubic, host_op, widened
 from bedplate.ops.linalg_matrices import (
     Array,
     adjoint,
@@ -107,6 +107,7 @@ MATRIX_EXP = host_op(
         well_conditioned((2, 0, 0)),
     ),
     doc="The exponential of each matrix.",
+    cost=cubic(20, "N^3"),
 )
 
 

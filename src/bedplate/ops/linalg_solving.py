@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from bedplate.ops.build import Value, number
 from bedplate.ops.complex_parts import conj, real
 from bedplate.ops.convert import where
 from bedplate.ops.creation import tril, triu
-from bedplate.ops.host import REAL, SAME, host_op, widened
+from bedplate.ops.host import REAL, SAME, cubic, host_op, widened
 from bedplate.ops.linalg_matrices import (
     Array,
     adjoint,
@@ -56,6 +57,7 @@ INV = host_op(
         well_conditioned((2, 0, 0)),
     ),
     doc="The inverse of each matrix.",
+    cost=cubic(2, "N^3"),
 )
 
 
@@ -107,6 +109,10 @@ SOLVE = host_op(
         _system((0, 0), 3),
     ),
     doc="The solution y of a y = b for each matrix a.",
+    cost=(
+        "2/3 N^3 + 2 N^2 K flops a matrix, by LAPACK",
+        lambda a, b: 2 / 3 * math.prod(a) * a[-1] + 2.0 * math.prod(a) * b[-1],
+    ),
 )
 
 
@@ -213,6 +219,7 @@ PINV = host_op(
         _pinv_sample(mixed(lambda r: [np.zeros((0, 3))], "no rows", pairs=False)),
     ),
     doc="The Moore-Penrose inverse; singular values up to rtol times the largest count as 0.",
+    cost=cubic(22, "M N min(M, N)"),
     takes=SAME + REAL,
 )
 

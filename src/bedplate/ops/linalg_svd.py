@@ -14,7 +14,7 @@ from bedplate.ops.build import Value, number
 from bedplate.ops.comparison import greater
 from bedplate.ops.complex_parts import real
 from bedplate.ops.convert import astype, where
-from bedplate.ops.host import REAL, SAME, host_op, widened
+from bedplate.ops.host import REAL, SAME, cubic, host_op, widened
 from bedplate.ops.linalg_matrices import (
     Array,
     adjoint,
@@ -55,6 +55,7 @@ SVDVALS = host_op(
     svdvals_gradient,
     samples=SPREAD,
     doc="The singular values of each matrix, the largest first.",
+    cost=cubic(4, "M N min(M, N)"),
     gives=REAL,
 )
 
@@ -140,6 +141,7 @@ SVD = host_op(
         for full in (False, True)
     ),
     doc="Singular values, left vectors as columns, right vectors as conjugated rows.",
+    cost=cubic(20, "M N min(M, N)"),
     gives=REAL + SAME + SAME,
 )
 
