@@ -228,7 +228,7 @@ def test_integers_and_narrow_floats() -> None:
 
 
 def test_refusals() -> None:
-    x = bp.ones(2)
+    x: Any = bp.ones(2)
     for call, text in (
         (lambda: S.polygamma(-1, x), "polygamma: n must be an integer that is not negative"),
         (lambda: S.zeta(1, x), "zeta: s must be a number above 1, got 1"),

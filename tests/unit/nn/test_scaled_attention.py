@@ -17,15 +17,15 @@ RNG = np.random.default_rng(0)
 INF = math.inf
 
 
-def arrays(*shapes: tuple[int, ...]) -> list[Any]:
+def arrays(*shapes: tuple[int, ...]) -> Any:
     return [RNG.normal(size=shape) for shape in shapes]
 
 
-def wanted(q: Any, k: Any, v: Any, mask: Any = None, scale: float | None = None) -> Any:
+def wanted(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
     """In float64, with zeros for rows that see nothing."""
     if k.ndim > 2 and q.shape[-3] != k.shape[-3]:
         k, v = (np.repeat(x, q.shape[-3] // k.shape[-3], axis=-3) for x in (k, v))
-    scores = q @ np.swapaxes(k, -1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    scores = q @ np.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1])
     if mask is not None:
         scores = np.where(mask, scores, -INF) if mask.dtype == bool else scores + mask
     top = scores.max(-1, keepdims=True)
@@ -50,9 +50,9 @@ def test_shapes(q: Any, k: Any, v: Any, causal: bool) -> None:
     inputs = arrays(q, k, v)
     mask = np.tri(q[-2], k[-2], dtype=bool) if causal else None
     groups = len(q) == len(k) == 4 and q[1] != k[1]
-    got = attention(*map(bp.tensor, inputs), is_causal=causal, enable_gqa=groups)
+    bare: Any = [bp.tensor(x) for x in inputs]
+    got = attention(*bare, is_causal=causal, enable_gqa=groups)
     np.testing.assert_allclose(got.numpy(), wanted(*inputs, mask), rtol=1e-9, atol=1e-12)
-    bare = [bp.tensor(x) for x in inputs]
     assert bp.gradcheck(
         lambda q, k, v: attention(q, k, v, is_causal=causal, enable_gqa=groups), bare
     )
