@@ -7,6 +7,7 @@ from typing import Any
 
 from bedplate.dtypes import float32, float64
 from bedplate.errors import GradientError
+from bedplate.optim.optimizer import as_floats
 from bedplate.tensor import Tensor, isfinite, no_grad, where
 
 
@@ -18,7 +19,7 @@ def grad_norm(grads: Iterable[Tensor]) -> Tensor:
 
     returns  () float64
     """
-    grads = list(grads)
+    grads = [as_floats(g) for g in grads]
     scales = [g.abs().max() for g in grads if g.dtype is float64 and g.size]
     scale = _largest(scales) if scales else None
     total = None

@@ -10,12 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bedplate.dtypes import float32, float64
+from bedplate.dtypes import float32, float64, real_dtype
 from bedplate.errors import CheckpointError, SettingError
 from bedplate.graph.pending import thread_state
 from bedplate.tensor import Tensor, no_grad, synchronize, tensor, zeros
+from bedplate.tensor.functions import as_complex, as_real
 
 CHANGEABLE = ("lr", "weight_decay")
+
+
+def as_floats(x: Tensor) -> Tensor:
+    """Complex numbers as pairs along a last axis, each part of which has a step of its own."""
+    return as_real(x) if x.dtype.kind == "c" else x
 
 
 class ParameterGroup(dict[str, Any]):
@@ -96,9 +102,10 @@ class Optimizer:
 
     def _fresh_state(self, parameter: Tensor) -> dict[str, Tensor]:
         narrow = parameter.dtype.itemsize < 4
-        dtype = float32 if narrow else parameter.dtype
+        shape = as_floats(parameter.detach()).shape
+        dtype = float32 if narrow else real_dtype(parameter.dtype)
         # memory of its own from the start, so that the first step is like all others
-        state = {n: zeros(parameter.shape, dtype=dtype).realise() for n in self.state_names}
+        state = {n: zeros(shape, dtype=dtype).realise() for n in self.state_names}
         if narrow:
             # small steps would vanish in the rounding of bfloat16 and float16
             state["master"] = parameter.detach().astype(float32)
@@ -117,8 +124,8 @@ class Optimizer:
     def _update(self, shared: dict[str, Tensor]) -> None:
         for group, parameter, state in self._parameters():
             if parameter.grad is not None:
-                weight = state.get("master", parameter).detach()
-                grad = parameter.grad.detach().astype(weight.dtype)
+                weight = as_floats(state.get("master", parameter).detach())
+                grad = as_floats(parameter.grad.detach()).astype(weight.dtype)
                 self._store(parameter, state, self._updated(group, weight, grad, state, shared))
         if thread_state().watcher is None:
             # at once: every step has the same plan then, and what is pending stays bounded
@@ -142,6 +149,8 @@ class Optimizer:
 
     def _store(self, parameter: Tensor, state: dict[str, Tensor], new: dict[str, Tensor]) -> None:
         weight = new.pop("weight")
+        if parameter.dtype.kind == "c":
+            weight = as_complex(weight)
         for name, value in new.items():
             state[name].assign(value)
         if "master" in state:

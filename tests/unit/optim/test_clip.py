@@ -75,3 +75,9 @@ def test_without_reading_they_stay_as_they_are():
 def test_no_gradients():
     with pytest.raises(GradientError, match="got no gradients"):
         grad_norm([])
+
+
+def test_complex_gradients_have_the_norm_of_their_parts():
+    parameter = with_grad([3j, 4.0], "complex64")
+    assert clip_grad_norm_([parameter], 1.0).item() == pytest.approx(5.0)
+    assert parameter.grad.tolist() == pytest.approx([0.6j, 0.8])

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import bedplate as bp
 from bedplate.dtypes import bfloat16, float64
 from bedplate.errors import CheckpointError
 from bedplate.nn import Parameter
@@ -224,3 +225,19 @@ def test_it_needs_loss_and_norm():
     parameter.grad = tensor([1.0, 1.0])
     with pytest.raises(ValueError, match="step needs the step's loss and grad_norm"):
         optimizer.step()
+
+
+@pytest.mark.parametrize("kind", [SGD, AdamW])
+def test_the_parts_of_complex_weights_are_stepped_like_real_weights(kind):
+    start = np.array([1 + 2j, -0.5j, 3.0])
+    whole = Parameter(bp.tensor(start))
+    pairs = Parameter(bp.as_real(bp.tensor(start)))
+    for weight in (whole, pairs):
+        optimizer = kind([weight], lr=0.1, weight_decay=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            z = weight if weight is whole else bp.as_complex(weight)
+            bp.sum(bp.abs(z - (1 + 1j)) ** 2).backward()
+            optimizer.step()
+    assert whole.dtype is bp.complex128
+    np.testing.assert_array_equal(bp.as_real(whole).numpy(), pairs.numpy())
