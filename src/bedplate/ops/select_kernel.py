@@ -116,6 +116,14 @@ def make_select(layout: Layout, known: int, is_whole: bool) -> Any:
     shrink = make_shrink(layout)
     ones = (1 << layout.bits) - 1
 
+    def keep(target: Value, item: Value, k: Value, count: Value, columns: Columns) -> None:
+        for i in loop(count):
+            if is_whole:
+                store(cast(target, ptr(i64)) + item * k + i, layout.result(columns.load(i)))
+            else:
+                place = cast(target, ptr(u8)) + item * k * layout.nbytes
+                Columns(layout, place, k).store(i, columns.load(i))
+
     @kernel
     def top_k(args: ptr(i64), begin: i64, end: i64, worker: i64):
         row_step, step, length, size, blocks, k, room = (word_int(args, i) for i in range(1, 8))
@@ -160,15 +168,7 @@ def make_select(layout: Layout, known: int, is_whole: bool) -> Any:
                                 columns.store(count.get(), layout.words(raw, place))
                                 count.set(count.get() + 1)
                 shrink_buffer(constant(i64, 0) != 0)
-            if is_whole:
-                out = word_pointer(args, 10, i64) + item * k
-                for i in loop(count.get()):
-                    store(out + i, layout.result(columns.load(i)))
-            else:
-                found = word_pointer(args, 10, u8) + item * k * layout.nbytes
-                target = Columns(layout, found, k)
-                for i in loop(count.get()):
-                    target.store(i, columns.load(i))
+            keep(word_int(args, 10), item, k, count.get(), columns)
 
     return top_k
 
