@@ -128,6 +128,7 @@ def test_solutions(dtype: str) -> None:
     close(bp.linalg.solve(x, bp.tensor(b)), np.linalg.solve(a, b), dtype)
     close(bp.linalg.solve(x, bp.tensor(v)), np.linalg.solve(a, v), dtype)
     t = a[0, 0]
+    close(bp.linalg.solve(bp.tensor(t), bp.tensor(b)), np.linalg.solve(t, b), dtype)
     for upper in (False, True):
         for unit in (False, True):
             wanted = scipy.linalg.solve_triangular(t, b[0], lower=not upper, unit_diagonal=unit)
@@ -300,6 +301,7 @@ GRADIENTS: dict[str, tuple[Callable[..., Any], list[Array]]] = {
     "inv": (bp.linalg.inv, [A]),
     "solve": (bp.linalg.solve, [A, TALL[:3]]),
     "solve vector": (bp.linalg.solve, [np.stack([A, A + 1]), TALL[:3, 0]]),
+    "one matrix for a stack": (bp.linalg.solve, [A, np.stack([TALL[:3], TALL[1:]])]),
     "triangular": (lambda a, b: bp.linalg.solve_triangular(a, b, upper=True), [A, TALL[:3]]),
     "det": (bp.linalg.det, [np.stack([A, A + 1])]),
     "det of a singular matrix": (bp.linalg.det, [SINGULAR]),
@@ -513,7 +515,12 @@ NOT_FINITE = np.array([[1.0, math.nan], [0.0, 1.0]])
 @pytest.mark.parametrize(
     ("function", "array", "words"),
     [
-        (bp.linalg.inv, np.zeros((2, 3, 3)), "inv: Singular matrix"),
+        (bp.linalg.inv, np.zeros((3, 3)), "inv: Singular matrix\n"),
+        (
+            bp.linalg.inv,
+            np.stack([np.eye(2), np.ones((2, 2))])[:, None],
+            r"inv: Singular matrix, matrix \(1, 0\) of the stack \(2, 1\)\n  a  \(2, 1, 2, 2\)",
+        ),
         (lambda x: bp.linalg.solve(x, x), np.ones((3, 3)), "solve: Singular matrix"),
         (bp.linalg.cholesky, -np.eye(2), "cholesky: Matrix is not positive definite"),
         (

@@ -141,7 +141,10 @@ def _reference(function: Callable[..., Any], takes: str, gives: str) -> Callable
             _complex_array(array) if _paired(kind, pairs) else array
             for array, kind in zip(arrays, kinds, strict=True)
         ]
-        found = function(*numbers, **attributes)
+        try:
+            found = function(*numbers, **attributes)
+        except np.linalg.LinAlgError as error:
+            raise np.linalg.LinAlgError(f"{error}{_which(function, numbers, attributes)}") from None
         parts = found if len(gives) > 1 else (found,)
         stored = tuple(
             _pair_array(part) if _paired(kind, pairs) else part
@@ -150,6 +153,17 @@ def _reference(function: Callable[..., Any], takes: str, gives: str) -> Callable
         return stored if len(gives) > 1 else stored[0]
 
     return reference
+
+
+def _which(function: Callable[..., Any], numbers: list[Array], attributes: Attributes) -> str:
+    """Which matrix of a stack an algorithm could not treat, as words."""
+    stack = numbers[0].shape[:-2]
+    for index in np.ndindex(stack):
+        try:
+            function(*[array[index] for array in numbers], **attributes)
+        except np.linalg.LinAlgError:
+            return f", matrix {index} of the stack {stack}" if stack else ""
+    return ""
 
 
 def _kinds(takes: str, count: int) -> str:

@@ -34,7 +34,7 @@ from bedplate.ops.record import Sample
 from bedplate.ops.reduce import sum_
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import mixed
-from bedplate.ops.views import matrix_transpose, reshape
+from bedplate.ops.views import matrix_transpose, moveaxis, reshape
 
 
 def inv_gradient(grads: Any, inputs: Any, values: Any) -> tuple[Any]:
@@ -138,8 +138,17 @@ def solve(x1: Value, x2: Value, /) -> Value:
             ShapeError, "solve", "the right side does not fit the matrix", {"x1": x1, "x2": x2},
             f"expected x2 of shape ({x1.shape[-1]},) or (..., {x1.shape[-1]}, K)",
         )  # fmt: skip
-    y = SOLVE(*common_batch("solve", x1, b))
+    y = _solved("solve", x1, b)
     return narrow(reshape(y, y.shape[:-1]) if is_vector else y)
+
+
+def _solved(op: str, a: Value, b: Value) -> Value:
+    """The solution for stacks that broadcast; one matrix for many right sides is factored once."""
+    if len(a.shape) > 2 or len(b.shape) == 2:
+        return SOLVE(*common_batch(op, a, b))
+    rows = moveaxis(b, -2, 0)
+    y = SOLVE(a, reshape(rows, (rows.shape[0], math.prod(rows.shape[1:]))))
+    return moveaxis(reshape(y, rows.shape), 0, -2)
 
 
 def solve_triangular(
@@ -170,9 +179,9 @@ def solve_triangular(
     if unitriangular:
         a = where(on_diagonal(a), number(a, 1), a)
     if left:
-        return narrow(SOLVE(*common_batch("solve_triangular", a, b)))
-    a, b = common_batch("solve_triangular", matrix_transpose(a), matrix_transpose(b))
-    return narrow(matrix_transpose(SOLVE(a, b)))
+        return narrow(_solved("solve_triangular", a, b))
+    y = _solved("solve_triangular", matrix_transpose(a), matrix_transpose(b))
+    return narrow(matrix_transpose(y))
 
 
 def _pinv(x: Array, rtol: Array) -> Array:
