@@ -109,20 +109,25 @@ def make_shrink(layout: Layout) -> Any:
     return top_k_shrink
 
 
+def _keep(
+    is_whole: bool, target: Value, item: Value, k: Value, count: Value, found: Columns
+) -> None:
+    """Write what an item found: places, or words for `make_merge`."""
+    layout = found.layout
+    for i in loop(count):
+        if is_whole:
+            store(cast(target, ptr(i64)) + item * k + i, layout.result(found.load(i)))
+        else:
+            place = cast(target, ptr(u8)) + item * k * layout.nbytes
+            Columns(layout, place, k).store(i, found.load(i))
+
+
 @functools.cache
 def make_select(layout: Layout, known: int, is_whole: bool) -> Any:
     """The first k of a block of a row an item: as places, or as words to be merged."""
     lanes = 64 // max(layout.raw.itemsize, 4)
     shrink = make_shrink(layout)
     ones = (1 << layout.bits) - 1
-
-    def keep(target: Value, item: Value, k: Value, count: Value, columns: Columns) -> None:
-        for i in loop(count):
-            if is_whole:
-                store(cast(target, ptr(i64)) + item * k + i, layout.result(columns.load(i)))
-            else:
-                place = cast(target, ptr(u8)) + item * k * layout.nbytes
-                Columns(layout, place, k).store(i, columns.load(i))
 
     @kernel
     def top_k(args: ptr(i64), begin: i64, end: i64, worker: i64):
@@ -168,7 +173,7 @@ def make_select(layout: Layout, known: int, is_whole: bool) -> Any:
                                 columns.store(count.get(), layout.words(raw, place))
                                 count.set(count.get() + 1)
                 shrink_buffer(constant(i64, 0) != 0)
-            keep(word_int(args, 10), item, k, count.get(), columns)
+            _keep(is_whole, word_int(args, 10), item, k, count.get(), columns)
 
     return top_k
 
