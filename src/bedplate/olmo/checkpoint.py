@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +22,7 @@ from bedplate.nn import Parameter
 from bedplate.olmo.config import Config
 from bedplate.olmo.model import Olmo3, uninitialised
 from bedplate.tensor import no_grad, safetensors, tensor
-from bedplate.tensor.atomic import read_text
+from bedplate.tensor.atomic import flush_names, read_text, write_atomically
 from bedplate.tensor.safetensors import Stored
 
 SINGLE = "model.safetensors"
@@ -168,7 +167,7 @@ def write_files(
     """
     config = model.config.replace(dtype=model.dtype.name)
     text = json.dumps(config.to_dict(), indent=2) + "\n"
-    (folder / "config.json").write_text(text, encoding="utf-8")
+    write_atomically(folder / "config.json", [text.encode()])
     parameters = dict(model.named_parameters())
     shards = _cut(parameters, max_shard_bytes)
     weight_map: dict[str, str] = {}
@@ -180,7 +179,7 @@ def write_files(
     if len(shards) > 1:
         total = sum(parameter.nbytes for parameter in parameters.values())
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-        (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+        write_atomically(folder / INDEX, [json.dumps(index, indent=2).encode(), b"\n"])
 
 
 def _shard_name(number: int, count: int, taken: frozenset[str]) -> str:
@@ -211,6 +210,7 @@ def put_in_place(folder: Path, target: Path) -> None:
     if not target.exists():
         folder.chmod(0o755)
         os.rename(folder, target)
+        flush_names(target.parent)
         return
     if not target.is_dir():
         raise CheckpointError(f"save: {target} is a file\n  give a folder")
@@ -221,9 +221,10 @@ def put_in_place(folder: Path, target: Path) -> None:
     for stale in target.glob("model*.safetensors*"):
         if stale.name not in written:
             stale.unlink()
+    flush_names(target)
 
 
 def copy_tokenizer(source: Path, folder: Path) -> None:
     """Put a tokenizer beside the weights that need it."""
     source = source / "tokenizer.json" if source.is_dir() else source
-    shutil.copyfile(source, folder / "tokenizer.json")
+    write_atomically(folder / "tokenizer.json", [source.read_bytes()])

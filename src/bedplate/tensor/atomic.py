@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,19 +29,19 @@ def replacing(path: PathLike) -> Iterator[Path]:
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         raise CheckpointError(f"save: {path} is there, and is no regular file\n  give another name")
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
+    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    mode = stat.S_IMODE(os.fstat(handle).st_mode)  # what the user's mask leaves of it
     os.close(handle)
-    temporary = Path(name)
     try:
         yield temporary
-        _flush(temporary)
-        temporary.chmod(0o666 & ~_umask())
+        flush_to_disk(temporary)
+        temporary.chmod(mode)  # whoever wrote it may have put another file there
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    with contextlib.suppress(OSError):  # some file systems cannot flush a folder
-        _flush(path.parent)
+    flush_names(path.parent)
 
 
 def write_atomically(path: PathLike, chunks: list[Any]) -> None:
@@ -80,7 +80,8 @@ def read_text(path: PathLike, most_bytes: int = LARGEST_TEXT) -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
-def _flush(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
+    """Return when the disk has a file's content."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -88,7 +89,7 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def flush_names(folder: Path) -> None:
+    """Return when the disk has a folder's names, on file systems that can say so."""
+    with contextlib.suppress(OSError):
+        flush_to_disk(folder)
