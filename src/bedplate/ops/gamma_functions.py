@@ -11,11 +11,14 @@ import functools
 import math
 from typing import Any
 
+import numpy as np
+
 from bedplate.dtypes import FLOATS
+from bedplate.errors import GradientError
 from bedplate.graph.node import Attributes
-from bedplate.ops.arithmetic import multiply
-from bedplate.ops.build import Value, promoted
-from bedplate.ops.elementwise import emit_wide, in_float32, rule, widened
+from bedplate.ops.arithmetic import multiply, negative
+from bedplate.ops.build import Value, promoted, sum_to
+from bedplate.ops.elementwise import binary, emit_wide, in_float32, rule, widened
 from bedplate.ops.formula import (
     World,
     emission_of,
@@ -25,7 +28,8 @@ from bedplate.ops.formula import (
     special,
 )
 from bedplate.ops.record import Op, apply, register
-from bedplate.ops.samples import floats, mixed
+from bedplate.ops.refusal import refuse
+from bedplate.ops.samples import floats, mixed, rough
 
 # lgamma(2 + z) / z for |z| <= 1/2: 1 - Euler's constant, then (-1)^k (zeta(k) - 1) / k,
 # to a relative 3e-17
@@ -165,7 +169,7 @@ def psi(x: Value) -> Value:
     return digamma(x)
 
 
-def _zeta(m: World, q: Any, *, s: float) -> Any:
+def _zeta(m: World, s: Any, q: Any) -> Any:
     """For q > 0: the first terms one by one, the rest as an integral with its corrections."""
     positive = m.where(q > 0, q, 1.0)
     exponent = positive * 0 - s
@@ -178,71 +182,57 @@ def _zeta(m: World, q: Any, *, s: float) -> Any:
     square = 1 / (end * end)
     factor, terms = s, []
     for k, coefficient in enumerate(ZETA):
-        terms.append(coefficient * factor)
-        factor *= (s + 2 * k + 1) * (s + 2 * k + 2)
+        terms.append(factor * coefficient)
+        factor = factor * ((s + 2 * k + 1) * (s + 2 * k + 2))
     rest = end / (s - 1) + 0.5 + polynomial(terms, square) / end
     total = m.where(q == math.inf, 0.0, total + power * rest)
     return m.where(q > 0, total, m.where(q == 0, math.inf, q * math.nan))
 
 
-def zeta_gradient(grad_out: Value, inputs: Any, output: Value, *, s: float) -> tuple[Any]:
+def _zeta_of_values(m: World, s: Any, q: Any) -> Any:
+    return m.where(s < 1, math.nan, m.where(s == 1, math.inf, _zeta(m, s, q)))
+
+
+def zeta_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
     """dy = -s zeta(s + 1, q) dq"""
-    return (multiply(grad_out, multiply(apply(ZETA_OP, inputs, {"s": s + 1}), -s)),)
+    s, q = inputs
+    slope = multiply(_zeta_op(s + 1, q), negative(s))
+    return None, sum_to(multiply(grad_out, slope), q.shape)
 
 
-def _with_attributes(name: str, formula: Any, gradient: Any, samples: Any, doc: str) -> Op:
-    """The record of a formula with settings."""
-
-    def emit(dtype: Any, values: Any, attributes: Attributes) -> Any:
-        return emit_wide(
-            functools.partial(emission_of(formula), **attributes), dtype, values, attributes
-        )
-
-    return register(
-        Op(
-            name,
-            "elementwise",
-            rule(name, FLOATS, None),
-            reference=widened(reference_of(formula)),
-            gradient=in_float32(gradient),
-            emit=emit,
-            promote="float",
-            dtypes=FLOATS,
-            samples=samples,
-            doc=doc,
-        )
-    )
-
-
-ZETA_OP = _with_attributes(
-    "zeta",
-    _zeta,
-    zeta_gradient,
-    (
-        floats((37,), low=0.3, high=9, s=1.5),
-        floats((7,), low=0.3, high=90, s=4.0),
-        floats((0,), s=2.0),
+@binary(
+    reference=reference_of(_zeta_of_values),
+    emit=emission_of(_zeta_of_values),
+    gradient=in_float32(zeta_gradient),
+    samples=(
+        # rough: that of s is not known
+        rough(lambda r: [np.full((), 1.5), r.uniform(0.3, 9, 37)], "one s"),
+        rough(lambda r: [np.full((3, 1), 4.0), r.uniform(0.3, 90, 7)], "rows"),
+        rough(lambda r: [np.full((), 2.0), r.random((0, 3))], "none"),
     ),
-    "Hurwitz's zeta function of q, for a number s above 1.",
+    dtypes=FLOATS,
+    promote="float",
 )
+def _zeta_op(s: Value, q: Value) -> Value:
+    """Hurwitz's zeta function of two values."""
 
 
-def zeta(s: bool | int | float, q: Value) -> Value:
+def zeta(s: Value, q: Value) -> Value:
     """Hurwitz's zeta function: y = the sum over k >= 0 of (q + k)^-s.
 
-    s        a number above 1
-    q        floats; positive; at 0 the sum is inf, below NaN
-    returns  error 8 units
-    raises   ValueError for another s
+    s        a number or floats; at 1 the sum is inf, below NaN
+    q        floats, broadcasts with s; positive; at 0 the sum is inf, below NaN
+    returns  error 8 units; q has a gradient, s has none
+    raises   GradientError for an s that requires a gradient
     source   Euler's and Maclaurin's formula
     >>> import bedplate as bp
     >>> bp.special.zeta(2, bp.tensor([1.0])).tolist()
     [1.644934058189392]
     """
-    if hasattr(s, "_apply") or not s > 1:
-        raise ValueError(f"zeta: s must be a number above 1, got {s!r}")
-    (q,) = promoted("zeta", (q,), to_float=True)
-    return apply(ZETA_OP, (q,), {"s": float(s)})
+    if getattr(s, "requires_grad", False):
+        refuse(GradientError, "zeta", "the slope along s is not known", {"s": s},
+               "give s.detach() for a value without history")  # fmt: skip
+    return _zeta_op(s, q)
 
 
 def cotangent_slope(n: int) -> list[float]:
@@ -261,7 +251,7 @@ def _polygamma(m: World, x: Any, *, n: int) -> Any:
     reflect = x < 0
     sign = -1.0 if n % 2 == 0 else 1.0
     y = m.where(reflect, 1 - x, x)
-    result = _zeta(m, y, s=n + 1.0) * (sign * math.gamma(n + 1.0))
+    result = _zeta(m, n + 1.0, y) * (sign * math.gamma(n + 1.0))
     sine, cosine = sin_cos_pi(m, m.where(reflect, x, 0.25))
     slope = polynomial(cotangent_slope(n), cosine / sine) * math.pi ** (n + 1)
     reflected = m.where(sine == 0, math.inf if n % 2 else math.nan, -result * sign - slope)
@@ -273,17 +263,29 @@ def polygamma_gradient(grad_out: Value, inputs: Any, output: Value, *, n: int) -
     return (multiply(grad_out, apply(POLYGAMMA, inputs, {"n": n + 1})),)
 
 
-POLYGAMMA = _with_attributes(
-    "polygamma",
-    _polygamma,
-    polygamma_gradient,
-    (
-        floats((37,), low=0.3, high=9, n=1),
-        floats((7,), low=0.3, high=9, n=3),
-        mixed(lambda r: [-r.integers(0, 4, (9,)) - r.uniform(0.2, 0.8, 9)], "negative", n=2),
-        floats((0,), n=1),
-    ),
-    "The n-th derivative of digamma.",
+def _polygamma_emit(dtype: Any, values: Any, attributes: Attributes) -> Any:
+    emit = functools.partial(emission_of(_polygamma), **attributes)
+    return emit_wide(emit, dtype, values, attributes)
+
+
+POLYGAMMA = register(
+    Op(
+        "polygamma",
+        "elementwise",
+        rule("polygamma", FLOATS, None),
+        reference=widened(reference_of(_polygamma)),
+        gradient=in_float32(polygamma_gradient),
+        emit=_polygamma_emit,
+        promote="float",
+        dtypes=FLOATS,
+        samples=(
+            floats((37,), low=0.3, high=9, n=1),
+            floats((7,), low=0.3, high=9, n=3),
+            mixed(lambda r: [-r.integers(0, 4, (9,)) - r.uniform(0.2, 0.8, 9)], "negative", n=2),
+            floats((0, 3), n=1),
+        ),
+        doc="The n-th derivative of digamma.",
+    )
 )
 
 

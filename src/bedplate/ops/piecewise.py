@@ -7,12 +7,15 @@ zero gradient of what was not chosen.
 
 from __future__ import annotations
 
+import math
+
 from bedplate.errors import ShapeError
 from bedplate.ops.arithmetic import abs_, sign
 from bedplate.ops.build import Value, number
 from bedplate.ops.convert import where
 from bedplate.ops.elementwise import rounded_once
 from bedplate.ops.exponential import expm1
+from bedplate.ops.extremes import clip
 from bedplate.ops.refusal import refuse
 from bedplate.ops.views import reshape
 
@@ -21,10 +24,10 @@ SELU_ALPHA = 1.6732632423543772848
 SELU_SCALE = 1.0507009873554804934
 
 
-@rounded_once
 def hardtanh(x: Value, min_val: float = -1.0, max_val: float = 1.0) -> Value:
     """Cut off on both sides: y = min(max(x, min_val), max_val); slope 0 at both bounds.
 
+    x        floats, or integers, which stay integers between the bounds
     raises   ValueError for bounds in the wrong order
     >>> import bedplate as bp
     >>> bp.nn.functional.hardtanh(bp.tensor([-3.0, 0.5, 3.0])).tolist()
@@ -32,6 +35,8 @@ def hardtanh(x: Value, min_val: float = -1.0, max_val: float = 1.0) -> Value:
     """
     if not min_val <= max_val:
         raise ValueError(f"hardtanh: min_val = {min_val} is above max_val = {max_val}")
+    if x.dtype.is_integer:
+        return clip(x, math.ceil(min_val), math.floor(max_val))
     return where(x <= min_val, min_val, where(x >= max_val, max_val, x))
 
 

@@ -10,11 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.dtypes import FLOATS, DType
+from bedplate.dtypes import FLOATS, DType, as_dtype
 from bedplate.errors import DTypeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.arithmetic import add, multiply, reciprocal, subtract
-from bedplate.ops.build import Value, as_type, normalised_axes, normalised_axis, number
+from bedplate.ops.build import (
+    Value,
+    as_type,
+    normalised_axes,
+    normalised_axis,
+    number,
+    promoted,
+)
 from bedplate.ops.comparison import isfinite
 from bedplate.ops.complex_parts import conj, real
 from bedplate.ops.convert import where
@@ -86,11 +93,12 @@ SOFTMAX = register(
 
 
 @axis_words
-def softmax(x: Value, axis: int = -1) -> Value:
+def softmax(x: Value, axis: int = -1, dtype: Any = None) -> Value:
     """Positive shares that add up to 1: y = exp(x) / sum(exp(x)).
 
     x        floats; sums run in float32 or better
     axis     along which the shares add up; `dim` works too
+    dtype    of the result; x is cast to it first
     returns  shape and dtype of x; NaN for a row of -inf alone
     cost     2 reads and 1 write of x, about 15 flops an element
     also     bp.nn.functional.softmax(x, axis)
@@ -99,22 +107,24 @@ def softmax(x: Value, axis: int = -1) -> Value:
     >>> bp.softmax(bp.tensor([0.0, 0.0])).tolist()
     [0.5, 0.5]
     """
+    x = x if dtype is None else as_type(x, as_dtype(dtype))
     axis = normalised_axis("softmax", axis, len(x.shape), x)
     return x._alias() if 0 in x.shape else apply(SOFTMAX, (x,), {"axis": axis})
 
 
 @axis_words
-def softmin(x: Value, axis: int = -1) -> Value:
+def softmin(x: Value, axis: int = -1, dtype: Any = None) -> Value:
     """Shares that are largest where x is smallest: y = softmax(-x).
 
     axis     along which the shares add up; `dim` works too
+    dtype    of the result; x is cast to it first
     x        as in `softmax`
     returns  shape and dtype of x
     >>> import bedplate as bp
     >>> bp.nn.functional.softmin(bp.tensor([0.0, 1000.0])).tolist()
     [1.0, 0.0]
     """
-    return softmax(-x, axis)
+    return softmax(-x, axis, dtype)
 
 
 def log_softmax_gradient(grad_out: Value, inputs: Any, output: Value, *, axis: int) -> tuple[Any]:
@@ -155,11 +165,12 @@ LOG_SOFTMAX = register(
 
 
 @axis_words
-def log_softmax(x: Value, axis: int = -1) -> Value:
+def log_softmax(x: Value, axis: int = -1, dtype: Any = None) -> Value:
     """The logarithm of `softmax`, without its loss of precision: y = x - log(sum(exp(x))).
 
     x        floats; sums run in float32 or better
     axis     along which the shares add up; `dim` works too
+    dtype    of the result; x is cast to it first
     returns  shape and dtype of x
     also     bp.nn.functional.log_softmax(x, axis)
     also     bp.special.log_softmax(x, axis)
@@ -167,6 +178,7 @@ def log_softmax(x: Value, axis: int = -1) -> Value:
     >>> bp.log_softmax(bp.tensor([0.0, -1000.0])).tolist()
     [0.0, -1000.0]
     """
+    x = x if dtype is None else as_type(x, as_dtype(dtype))
     axis = normalised_axis("log_softmax", axis, len(x.shape), x)
     return x._alias() if 0 in x.shape else apply(LOG_SOFTMAX, (x,), {"axis": axis})
 
@@ -226,7 +238,7 @@ LOGSUMEXP = register(
 def logsumexp(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     """The logarithm of a sum of exponentials: y = log(sum(exp(x))), without overflow.
 
-    x         floats, where sums run in float32 or better, or complex
+    x         floats, where sums run in float32 or better, or complex; integers become float32
     axis      one, several, or None for all; `dim` works too
     keepdims  keep the axes, with size 1; `keepdim` works too
     returns   -inf where all of x is -inf (its gradient there is zeros) or the axis is empty, inf
@@ -237,6 +249,7 @@ def logsumexp(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     >>> bp.logsumexp(bp.tensor([1000.0, float("-inf")])).item()
     1000.0
     """
+    (x,) = promoted("logsumexp", (x,), to_float=True)
     axes = normalised_axes("logsumexp", axis, x)
     result = apply(LOGSUMEXP, (x,), {"axes": axes})
     return result if keepdims else without(result, axes)

@@ -25,6 +25,7 @@ from bedplate.ops.binary_losses import (
 from bedplate.ops.convolution import conv1d, conv2d, conv3d
 from bedplate.ops.convolution_transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from bedplate.ops.gather import embedding
+from bedplate.ops.grid_sampling import affine_grid, grid_sample
 from bedplate.ops.indexed import one_hot
 from bedplate.ops.losses import cross_entropy, nll_loss
 from bedplate.ops.normalisation import (
@@ -93,6 +94,7 @@ from bedplate.ops.resampling import interpolate
 from bedplate.ops.shuffles import channel_shuffle, pixel_shuffle, pixel_unshuffle
 from bedplate.ops.softmax import log_softmax, logsumexp, softmax, softmin
 from bedplate.ops.trigonometry import tanh
+from bedplate.ops.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -101,6 +103,7 @@ __all__ = [
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "affine_grid",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -124,6 +127,7 @@ __all__ = [
     "gaussian_nll_loss",
     "gelu",
     "glu",
+    "grid_sample",
     "group_norm",
     "hardshrink",
     "hardsigmoid",
@@ -148,6 +152,9 @@ __all__ = [
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     "mish",
     "mse_loss",
     "multi_margin_loss",
