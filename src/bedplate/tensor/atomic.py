@@ -29,7 +29,7 @@ def replacing(path: PathLike) -> Iterator[Path]:
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         raise CheckpointError(f"save: {path} is there, and is no regular file\n  give another name")
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
+    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
     handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     mode = stat.S_IMODE(os.fstat(handle).st_mode)  # what the user's mask leaves of it
     os.close(handle)
