@@ -34,7 +34,8 @@ def compare(name: str, inputs: list[Any], *arguments: Any, **named: Any) -> None
     weights = array(*y.shape, seed=9)
     y.backward(bp.tensor(weights), create_graph=True)
     z.backward(torch.tensor(weights), create_graph=True)
-    first, wanted = [x.grad for x in a], [x.grad for x in b]
+    first: list[Any] = [x.grad for x in a]
+    wanted: list[Any] = [x.grad for x in b]
     for mine, right in zip(first, wanted, strict=True):
         np.testing.assert_allclose(
             mine.detach().numpy(), right.detach().numpy(), rtol=1e-8, atol=1e-9

@@ -36,7 +36,7 @@ SHAPES = [(3, 4), (2, 4, 5), (2, 4, 3, 5), (2, 4, 2, 3, 2)]
 def test_batches(shape: Any, device: Any) -> None:
     x, w, b = floats(0, *shape) * 3 + 1, floats(1, 4), floats(2, 4)
     axes = (0, *range(2, len(shape)))
-    tensors = [bp.Tensor(v, device) for v in (x, np.zeros(4), np.ones(4), w, b)]
+    tensors: list[Any] = [bp.Tensor(v, device) for v in (x, np.zeros(4), np.ones(4), w, b)]
     y = F.batch_norm(*tensors, training=True, momentum=0.25, eps=1e-3)
     wanted = standard(x, axes, 1e-3) * beside(w, len(shape)) + beside(b, len(shape))
     np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-12, atol=1e-12)

@@ -202,10 +202,10 @@ def test_a_window_that_meets_nothing_has_no_place_and_no_gradient() -> None:
     assert x.grad is not None and x.grad.item() == (np.asarray(places.tolist()) >= 0).sum()
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
+@pytest.mark.parametrize("name", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
                                    "uint64", "bfloat16", "float16", "float32"])  # fmt: skip
-def test_every_dtype(dtype: str, device: Any) -> None:
-    dtype = getattr(bp, dtype)
+def test_every_dtype(name: str, device: Any) -> None:
+    dtype = getattr(bp, name)
     x = np.random.default_rng(0).integers(0, 100, (2, 3, 9, 41)).astype(dtype.numpy)
     y = F.max_pool2d(bp.Tensor(x, device), 3, 2, 1)
     wanted = F.max_pool2d(bp.tensor(x.astype(np.float64)), 3, 2, 1)

@@ -117,7 +117,8 @@ def test_a_weight_of_nothing_meets_nothing(device: Any) -> None:
 
 
 def padded(x: Any, widths: Any, mode: str) -> Any:
-    return np.pad(x, widths, {"replicate": "edge", "circular": "wrap"}.get(mode, mode))
+    words: Any = {"replicate": "edge", "circular": "wrap"}
+    return np.pad(x, widths, words.get(mode, mode))
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular", "symmetric", "constant"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from bedplate.dtypes import DType, float32
 from bedplate.errors import ShapeError
@@ -49,7 +50,10 @@ class _Convolution(Module):
 
 
 class _Convolve(_Convolution):
-    """Conv1d, Conv2d, Conv3d but for the rank."""
+    """Conv1d, Conv2d, Conv3d but for the rank.
+
+    padding_mode   "zeros", "reflect", "replicate" or "circular": what stands around x
+    """
 
     def __init__(
         self,
@@ -61,18 +65,33 @@ class _Convolve(_Convolution):
         dilation: Sizes = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
         dtype: DType = float32,
         init: Initialiser | None = None,
     ) -> None:
         self.stride, self.padding, self.dilation = stride, padding, dilation
+        self.padding_mode = padding_mode
         rows = (out_channels, in_channels // max(groups, 1))
         self._start((in_channels, out_channels), rows, kernel_size, groups, bias, dtype, init)
 
     def forward(self, x: Tensor) -> Tensor:
         function = (functional.conv1d, functional.conv2d, functional.conv3d)[self.rank - 1]
-        return function(
-            x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
-        )
+        padding: Any = self.padding
+        if self.padding_mode != "zeros":
+            x, padding = functional.pad(x, self._widths(), self.padding_mode), 0
+        return function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+    def _widths(self) -> list[int]:
+        """(before, after) of the last axis, of the one before it, ..."""
+        name = type(self).__name__
+        if isinstance(self.padding, str):
+            apart = per_axis(name, "dilation", self.dilation, self.rank, 1)
+            same = self.padding == "same"
+            totals = [d * (k - 1) * same for d, k in zip(apart, self.kernel_size, strict=True)]
+            pairs = [(total // 2, total - total // 2) for total in totals]
+        else:
+            pairs = [(p, p) for p in per_axis(name, "padding", self.padding, self.rank, 0)]
+        return [width for pair in reversed(pairs) for width in pair]
 
 
 class Conv1d(_Convolve):

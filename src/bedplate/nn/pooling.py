@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from bedplate.nn import functional
+from bedplate.nn.module import Module
 from bedplate.nn.wrapped import Wrapped
+from bedplate.tensor import Tensor
 
 Sizes = int | Sequence[int]
 
@@ -183,3 +186,54 @@ class AdaptiveMaxPool3d(Wrapped):
     """
 
     function = staticmethod(functional.adaptive_max_pool3d)
+
+
+class _MaxUnpool(Module):
+    """MaxUnpool1d, MaxUnpool2d, MaxUnpool3d but for the function."""
+
+    function: Any = None
+
+    def __init__(self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> None:
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+
+    def forward(
+        self, x: Tensor, indices: Tensor, output_size: Sequence[int] | None = None
+    ) -> Tensor:
+        function = type(self).function
+        return function(x, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """The values of MaxPool1d back where they were found; see `functional.max_unpool1d`.
+
+    >>> import bedplate as bp
+    >>> MaxUnpool1d(2)(*MaxPool1d(2, return_indices=True)(bp.tensor([[1, 3, 5, 4]]))).tolist()
+    [[0, 3, 5, 0]]
+    """
+
+    function = staticmethod(functional.max_unpool1d)
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """The values of MaxPool2d back where they were found; see `functional.max_unpool2d`.
+
+    >>> import bedplate as bp
+    >>> MaxUnpool2d(2)(*MaxPool2d(2, return_indices=True)(bp.ones((1, 4, 6)))).shape
+    (1, 4, 6)
+    """
+
+    function = staticmethod(functional.max_unpool2d)
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """The values of MaxPool3d back where they were found; see `functional.max_unpool3d`.
+
+    >>> import bedplate as bp
+    >>> MaxUnpool3d(2)(*MaxPool3d(2, return_indices=True)(bp.ones((1, 2, 4, 6)))).shape
+    (1, 2, 4, 6)
+    """
+
+    function = staticmethod(functional.max_unpool3d)

@@ -216,7 +216,7 @@ def _read(pool: Pool, args: Value, row: Value, first: Value) -> tuple[Value, Val
         for start in (first, first + lanes):
             column = splat(cast(start, i32), lanes) + iota(i32, lanes)
             halves.append(load(row + start, lanes, mask=_inside(args, column, lanes)))
-        value = shuffle(*halves, range(0, 2 * lanes, 2))
+        value = shuffle(halves[0], halves[1], range(0, 2 * lanes, 2))
     else:
         wide = cast(place, i64) * splat(word_int(args, STRIDE_X), lanes)
         value = gather(row, wide, mask=inside)

@@ -94,9 +94,11 @@ from bedplate.ops.indexed import (
     scatter_add,
     scatter_reduce,
 )
-from bedplate.ops.linalg_products import cross, kron, outer, tensordot, vecdot
-from bedplate.ops.linalg_products import diagonal_ as diagonal
-from bedplate.ops.linalg_products import trace_ as trace
+from bedplate.ops.linalg_determinants import logdet
+from bedplate.ops.linalg_diagonals import block_diag, diag, diag_embed
+from bedplate.ops.linalg_diagonals import diagonal_ as diagonal
+from bedplate.ops.linalg_diagonals import trace_ as trace
+from bedplate.ops.linalg_products import cross, dot, inner, kron, outer, tensordot, vdot, vecdot
 from bedplate.ops.losses import cross_entropy
 from bedplate.ops.matmul import matmul
 from bedplate.ops.norms import layer_norm, rms_norm
@@ -197,8 +199,11 @@ class Methods(Operators):
     cumsum = cumsum
     cumulative_prod = cumulative_prod
     cumulative_sum = cumulative_sum
+    diag = diag
+    diag_embed = diag_embed
     diagonal = diagonal
     diff = diff
+    dot = dot
     equal = equal
     erfc = erfc
     fmod = fmod
@@ -214,6 +219,7 @@ class Methods(Operators):
     index_put = index_put
     index_reduce = index_reduce
     index_select = index_select
+    inner = inner
     isin = isin
     kron = kron
     kthvalue = kthvalue
@@ -224,6 +230,7 @@ class Methods(Operators):
     linear_recurrence = linear_recurrence
     logaddexp = logaddexp
     logcumsumexp = logcumsumexp
+    logdet = logdet
     logical_xor = logical_xor
     masked_fill = masked_fill
     masked_scatter = masked_scatter
@@ -264,6 +271,7 @@ class Methods(Operators):
     unique_counts = unique_counts
     unique_inverse = unique_inverse
     unique_values = unique_values
+    vdot = vdot
     vecdot = vecdot
     view_as_complex = view_as_complex
     view_as_real = view_as_real
@@ -297,6 +305,7 @@ __all__ = [
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
+    "block_diag",
     "broadcast_arrays",
     "broadcast_to",
     "bucketize",
@@ -324,9 +333,12 @@ __all__ = [
     "cumsum",
     "cumulative_prod",
     "cumulative_sum",
+    "diag",
+    "diag_embed",
     "diagonal",
     "diff",
     "divide",
+    "dot",
     "einsum",
     "embedding",
     "empty_like",
@@ -357,6 +369,7 @@ __all__ = [
     "index_put",
     "index_reduce",
     "index_select",
+    "inner",
     "isfinite",
     "isin",
     "isinf",
@@ -376,6 +389,7 @@ __all__ = [
     "log_softmax",
     "logaddexp",
     "logcumsumexp",
+    "logdet",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -472,6 +486,7 @@ __all__ = [
     "unique_values",
     "unstack",
     "var",
+    "vdot",
     "vecdot",
     "view_as_complex",
     "view_as_real",

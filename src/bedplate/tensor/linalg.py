@@ -3,11 +3,12 @@
 Written by tools/namespace.py."""
 
 from bedplate.ops.linalg_determinants import det, slogdet
+from bedplate.ops.linalg_diagonals import diagonal, trace
 from bedplate.ops.linalg_eigen import eig, eigh, eigvals, eigvalsh
 from bedplate.ops.linalg_factors import cholesky, qr
-from bedplate.ops.linalg_norms import matrix_norm, norm, vector_norm
+from bedplate.ops.linalg_norms import cond, matrix_norm, norm, vector_norm
 from bedplate.ops.linalg_powers import matrix_exp, matrix_power
-from bedplate.ops.linalg_products import cross, diagonal, outer, tensordot, trace, vecdot
+from bedplate.ops.linalg_products import cross, multi_dot, outer, tensordot, vecdot
 from bedplate.ops.linalg_solving import inv, lstsq, pinv, solve, solve_triangular
 from bedplate.ops.linalg_svd import matrix_rank, svd, svdvals
 from bedplate.ops.matmul import matmul
@@ -15,6 +16,7 @@ from bedplate.ops.views import matrix_transpose
 
 __all__ = [
     "cholesky",
+    "cond",
     "cross",
     "det",
     "diagonal",
@@ -30,6 +32,7 @@ __all__ = [
     "matrix_power",
     "matrix_rank",
     "matrix_transpose",
+    "multi_dot",
     "norm",
     "outer",
     "pinv",
