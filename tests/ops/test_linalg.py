@@ -251,6 +251,34 @@ def test_products() -> None:
     assert bp.linalg.trace(bp.tensor(np.eye(3)), dtype="float32").dtype is bp.float32
 
 
+def test_more_products_and_diagonals() -> None:
+    a, b = numbers((4,), "complex128"), numbers((4,), "complex128")
+    close(bp.dot(bp.tensor(a), bp.tensor(b)), np.dot(a, b), "complex128")
+    close(bp.vdot(bp.tensor(a), bp.tensor(b)), np.vdot(a, b), "complex128")
+    c = numbers((3, 4))
+    close(bp.inner(bp.tensor(c), bp.tensor(c[:2])), np.inner(c, c[:2]))
+    close(bp.inner(bp.tensor(c), 2.0), 2 * c)
+    chain = [numbers(shape) for shape in ((10, 3), (3, 50), (50, 2), (2, 7))]
+    close(bp.linalg.multi_dot(list(map(bp.tensor, chain))), np.linalg.multi_dot(chain))
+    ends = [chain[0][0] @ chain[1], chain[2], numbers((2,))]
+    close(bp.linalg.multi_dot(list(map(bp.tensor, ends))), np.linalg.multi_dot(ends))
+    for offset in (-2, 0, 1):
+        close(bp.diag(bp.tensor(c[0]), offset), np.diag(c[0], offset))
+        close(bp.diag(bp.tensor(c), offset), np.diag(c, offset))
+        stack = bp.diag_embed(bp.tensor(c), offset, 0, 2)
+        close(bp.diagonal(stack, offset, 0, 2), c)
+        close(stack.sum((0, 2)), c.sum(1))
+    close(bp.block_diag(bp.tensor(c), bp.tensor(c[0]), bp.tensor(2.0, dtype="float64")),
+          scipy.linalg.block_diag(c, c[0], 2.0))  # fmt: skip
+    for p in (None, 2, -2, 1, INF, "fro", "nuc"):
+        close(bp.linalg.cond(bp.tensor(A), p), np.linalg.cond(A, p))
+    stacked = bp.tensor(np.stack([A, -A, SINGULAR * 0]))
+    np.testing.assert_allclose(
+        bp.logdet(stacked).numpy(), [np.log(np.linalg.det(A)), math.nan, -INF], rtol=1e-12
+    )
+    close(bp.logdet(bp.tensor(B)), np.log(np.linalg.det(B)), "complex128")
+
+
 @pytest.mark.parametrize("axes", [0, 1, 2, ([0], [1]), ([1, 0], [2, 1]), ([-1], [0]), ([], [])])
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "int32"])
 def test_tensordot(axes: Any, dtype: str) -> None:
@@ -339,6 +367,11 @@ GRADIENTS: dict[str, tuple[Callable[..., Any], list[Array]]] = {
     "tensordot": (lambda a, b: bp.tensordot(a, b, axes=([0], [1])), [A, TALL[:2, :].T @ A[:2]]),
     "diagonal": (lambda x: bp.diagonal(x, 1), [A]),
     "trace": (lambda x: bp.linalg.trace(x, offset=-1), [A]),
+    "chain": (lambda *x: bp.linalg.multi_dot(x), [TALL.T.copy(), TALL, TALL[:2]]),
+    "blocks": (bp.block_diag, [TALL, A[0]]),
+    "embedded": (lambda x: bp.diag_embed(x, -1), [TALL]),
+    "condition": (bp.linalg.cond, [A]),
+    "logdet": (bp.logdet, [A]),
 }
 
 
@@ -499,6 +532,15 @@ VECTOR, MATRIX, WIDE = np.ones(3), np.ones((3, 3)), np.ones((3, 4))
         (lambda: bp.tensordot(bp.ones(2), bp.ones(2), axes=2), ShapeError, "there are not 2 axes"),
         (lambda: bp.tensordot(bp.ones((2, 2)), bp.ones(2), axes=([0, 0], [0, 0])), ShapeError,
          "name one axis twice"),
+        (lambda: bp.dot(bp.ones((2, 2)), bp.ones(2)), ShapeError, "dot: both must be vectors"),
+        (lambda: bp.vdot(bp.ones((2, 2)), bp.ones(2)), ShapeError, "vdot: both must be vectors"),
+        (lambda: bp.linalg.multi_dot([bp.ones(2)]), ValueError, "multi_dot: 1 matrices"),
+        (lambda: bp.linalg.multi_dot([bp.ones((2, 2)), bp.ones(2), bp.ones((2, 2))]), ShapeError,
+         "multi_dot: operand 1 is no matrix"),
+        (lambda: bp.diag(bp.ones((2, 2, 2))), ShapeError, "diag: x must be a vector or a matrix"),
+        (lambda: bp.diag_embed(bp.tensor(1.0)), ShapeError, "diag_embed: a 0-d value has no axis"),
+        (lambda: bp.diag_embed(bp.ones((2, 2)), 0, 1, 1), ShapeError, "axes 1 and 1 are one"),
+        (lambda: bp.block_diag(bp.ones((2, 2, 2))), ShapeError, "block_diag: a block has more"),
         (lambda: bp.linalg.diagonal(bp.tensor(VECTOR)), ShapeError, "diagonal: x must be a matrix"),
         (lambda: bp.diagonal(bp.tensor(MATRIX), 0, 1, -1), ShapeError, "axes 1 and -1 are one"),
     ],

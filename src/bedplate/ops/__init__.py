@@ -14,6 +14,7 @@ from bedplate.ops import einsum as einsum
 from bedplate.ops import fft as fft
 from bedplate.ops import floats as floats
 from bedplate.ops import linalg_determinants as linalg_determinants
+from bedplate.ops import linalg_diagonals as linalg_diagonals
 from bedplate.ops import linalg_eigen as linalg_eigen
 from bedplate.ops import linalg_factors as linalg_factors
 from bedplate.ops import linalg_norms as linalg_norms

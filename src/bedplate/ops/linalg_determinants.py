@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bedplate.ops.arithmetic import multiply, negative
+from bedplate.ops.arithmetic import add, multiply, negative
 from bedplate.ops.build import Value, as_type, number
-from bedplate.ops.comparison import equal, logical_or
+from bedplate.ops.comparison import equal, less, logical_or
 from bedplate.ops.complex_parts import complex_, conj, imag
 from bedplate.ops.convert import where
 from bedplate.ops.creation import index_along
+from bedplate.ops.exponential import log
 from bedplate.ops.host import REAL, SAME, cubic, host_op, widened
 from bedplate.ops.linalg_matrices import (
     Array,
@@ -191,3 +192,22 @@ def slogdet(x: Value, /) -> SlogdetResult:
     require_square("slogdet", x)
     log, sign = SLOGDET(x)
     return SlogdetResult(narrow(sign), narrow(log))
+
+
+def logdet(x: Value) -> Value:
+    """The logarithm of the determinant of a square matrix.
+
+    x        (..., N, N)  floats or complex
+    returns  (...)  its dtype; -infinity for a singular matrix, NaN for a negative determinant
+    raises   ShapeError; LinAlgError for the gradient at a singular matrix, when it is computed
+    >>> import bedplate as bp
+    >>> round(bp.logdet(bp.tensor([[2.0, 0.0], [0.0, 3.0]])).item(), 4)
+    1.7918
+    """
+    sign, size = slogdet(x)
+    return add(log(sign) if sign.dtype.kind == "c" else _log_of_sign(sign), size)
+
+
+def _log_of_sign(sign: Value) -> Value:
+    """0 for 1, NaN for -1; 0 for 0, whose logarithm the other part has."""
+    return where(less(sign, 0.0), number(sign, float("nan")), number(sign, 0.0))

@@ -22,6 +22,7 @@ from bedplate.ops.complex_parts import as_real
 from bedplate.ops.convert import where
 from bedplate.ops.elementwise import widened as widened_reference
 from bedplate.ops.exponential import pow_, sqrt
+from bedplate.ops.linalg_solving import inv
 from bedplate.ops.linalg_svd import svdvals
 from bedplate.ops.record import Op, Sample, apply, register
 from bedplate.ops.reduce import max_, min_, sum_
@@ -258,3 +259,24 @@ def norm(
         refuse(ShapeError, "norm", f"axes {axes} name one axis twice", {"x": x})
     result = matrix_norm(moveaxis(x, (first, second), (-2, -1)), ord=ord, keepdims=keepdims)
     return moveaxis(result, (-2, -1), (first, second)) if keepdims else result
+
+
+def cond(x: Value, p: Any = None) -> Value:
+    """The condition number of a matrix: how much a relative error may grow in `solve`.
+
+    norm(x) norm(inv(x))
+
+    x        (..., M, N)  floats or complex; square unless the order is None, 2 or -2
+    p        the norm, as `ord` of `matrix_norm`; None for 2, the ratio of the largest and the
+             smallest singular value
+    returns  (...) real; infinite for a singular matrix if p is None or 2
+    raises   ShapeError, ValueError; LinAlgError for a singular matrix and any other norm
+    >>> import bedplate as bp
+    >>> bp.linalg.cond(bp.tensor([[2.0, 0.0], [0.0, 0.5]])).item()
+    4.0
+    """
+    if p in (None, 2, -2):
+        s = svdvals(x)
+        largest, smallest = max_(s, axis=-1), min_(s, axis=-1)
+        return divide(smallest, largest) if p == -2 else divide(largest, smallest)
+    return multiply(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))

@@ -1,26 +1,26 @@
-"""Products and sums of matrices and vectors: tensordot, vecdot, outer, cross, kron, diagonal,
-trace."""
+"""Products of vectors, matrices and tensors: tensordot, vecdot, dot, inner, outer, cross, kron."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from bedplate.dtypes import as_dtype
 from bedplate.errors import ShapeError
 from bedplate.ops.arithmetic import multiply, subtract
 from bedplate.ops.build import (
     Value,
     as_type,
+    as_values,
     broadcast_shapes,
     normalised_axis,
     promoted,
 )
 from bedplate.ops.complex_parts import conj
 from bedplate.ops.einsum import contract
-from bedplate.ops.linalg_matrices import require_matrices
-from bedplate.ops.reduce import accumulator, sum_, summed_dtype
+from bedplate.ops.matmul import matmul
+from bedplate.ops.reduce import accumulator, sum_
 from bedplate.ops.refusal import refuse
-from bedplate.ops.regions import concat, narrow, slice_
+from bedplate.ops.regions import concat, narrow
 from bedplate.ops.views import expand_dims, moveaxis, reshape
 
 
@@ -162,74 +162,102 @@ def kron(x1: Value, x2: Value, /) -> Value:
     return reshape(product, tuple(m * n for m, n in zip(a, b, strict=True)))
 
 
-def diagonal(x: Value, /, *, offset: int = 0) -> Value:
-    """The diagonals of matrices, over the last two axes.
+def dot(a: Value, b: Value) -> Value:
+    """The sum of products of two vectors, as PyTorch's `dot`.
 
-    x        (..., M, N)
-    offset   which: 0 the main one, positive above it, negative below
-    returns  (..., n), n elements; a view where x is contiguous
-    raises   ShapeError
+    a, b     (N,) both; dtypes are promoted. Complex numbers are not conjugated: see `vdot`
+    returns  ()
+    raises   ShapeError for other shapes
     >>> import bedplate as bp
-    >>> bp.linalg.diagonal(bp.tensor([[1, 2], [3, 4]])).tolist()
-    [1, 4]
+    >>> bp.dot(bp.tensor([1, 2]), bp.tensor([3, 4])).item()
+    11
     """
-    require_matrices("diagonal", x)
-    *batch, rows, columns = x.shape
-    first_row, first_column = max(0, -offset), max(0, offset)
-    count = max(0, min(rows - first_row, columns - first_column))
-    flat = reshape(x, (*batch, rows * columns))
-    start = first_row * columns + first_column if count else 0
-    stop = start + (count - 1) * (columns + 1) + 1 if count else 0
-    zeros, ones = (0,) * len(batch), (1,) * len(batch)
-    return slice_(flat, (*zeros, start), (*batch, stop), (*ones, columns + 1))
+    _require_vectors("dot", a, b)
+    return matmul(a, b)
 
 
-def diagonal_(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
-    """The diagonals over two axes, as NumPy's `diagonal` and PyTorch's.
+def vdot(a: Value, b: Value) -> Value:
+    """The sum of conj(a) b over two vectors.
 
-    x             two axes or more
-    offset        which: 0 the main one, positive above it, negative below
-    axis1, axis2  rows and columns; the diagonal becomes the last axis
-    raises        ShapeError
+    a, b     (N,) both; dtypes are promoted
+    returns  ()
+    raises   ShapeError for other shapes
     >>> import bedplate as bp
-    >>> bp.diagonal(bp.tensor([[1, 2], [3, 4]]), 1).tolist()
-    [2]
+    >>> bp.vdot(bp.tensor([1j, 2.0]), bp.tensor([1j, 3.0])).item()
+    (7+0j)
     """
-    return diagonal(_with_last(x, axis1, axis2, "diagonal"), offset=offset)
+    _require_vectors("vdot", a, b)
+    return vecdot(a, b)
 
 
-def trace(x: Value, /, *, offset: int = 0, dtype: Any = None) -> Value:
-    """The sum of the diagonal of matrices, over the last two axes.
+def _require_vectors(op: str, a: Value, b: Value) -> None:
+    a, b = as_values(op, (a, b))
+    if len(a.shape) != 1 or len(b.shape) != 1:
+        refuse(ShapeError, op, "both must be vectors", {"a": a, "b": b}, "try a @ b for matrices")
 
-    x        (..., M, N)
-    offset   which diagonal: positive above the main one, negative below
-    dtype    of the result; None as for `sum`: bools and integers become 64-bit integers
-    returns  (...)
-    raises   ShapeError
+
+def inner(a: Value, b: Value) -> Value:
+    """The sums of products along the last axes: y[i, j] = sum over k of a[i, k] b[j, k].
+
+    a, b     any number of axes, the last of one size; a 0-d value multiplies
+    returns  the other axes of a, then those of b
+    raises   ShapeError if the sizes differ
     >>> import bedplate as bp
-    >>> bp.linalg.trace(bp.tensor([[1, 2], [3, 4]])).item()
-    5
+    >>> bp.inner(bp.tensor([[1, 2], [3, 4]]), bp.tensor([1, 1])).tolist()
+    [3, 7]
     """
-    target = summed_dtype(x.dtype) if dtype is None else as_dtype(dtype)
-    return sum_(diagonal(x, offset=offset), axis=-1, dtype=target)
+    a, b = promoted("inner", (a, b))
+    if not a.shape or not b.shape:
+        return multiply(a, b)
+    return tensordot(a, b, axes=([-1], [-1]))
 
 
-def trace_(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Value:
-    """The sum of the diagonal over two axes, as NumPy's `trace` and PyTorch's.
+def multi_dot(tensors: Sequence[Value]) -> Value:
+    """The product of several matrices, in the order that takes the least arithmetic.
 
-    x             two axes or more; the other arguments as for `diagonal` and `linalg.trace`
-    raises        ShapeError
+    tensors  matrices whose sizes follow each other, two or more; the first and the last may be
+             vectors
+    returns  as `matmul` from the first to the last
+    raises   ShapeError, ValueError for fewer than two
+    cost     2 flops for each multiply-add of the best order, found in n^3 steps for n matrices
+    source   Cormen et al., Introduction to Algorithms, 15.2
     >>> import bedplate as bp
-    >>> bp.trace(bp.tensor([[1, 2], [3, 4]])).item()
-    5
+    >>> bp.linalg.multi_dot([bp.ones((2, 3)), bp.ones((3, 4)), bp.ones(4)]).tolist()
+    [12.0, 12.0]
     """
-    return trace(_with_last(x, axis1, axis2, "trace"), offset=offset, dtype=dtype)
+    values = as_values("multi_dot", tuple(tensors))
+    if len(values) < 2:
+        raise ValueError(f"multi_dot: {len(values)} matrices\n  give two or more")
+    for place, value in enumerate(values):
+        inside = 0 < place < len(values) - 1
+        if len(value.shape) != 2 and (inside or len(value.shape) != 1):
+            refuse(ShapeError, "multi_dot", f"operand {place} is no matrix", {"x": value},
+                   "the first and the last may be vectors")  # fmt: skip
+    sizes = [1 if len(values[0].shape) == 1 else values[0].shape[0]]
+    sizes += [v.shape[-1] for v in values[:-1]]
+    sizes += [1 if len(values[-1].shape) == 1 else values[-1].shape[1]]
+    return _chained(values, _best_cuts(sizes), 0, len(values) - 1)
 
 
-def _with_last(x: Value, axis1: int, axis2: int, name: str) -> Value:
-    """x with two axes behind all others."""
-    require_matrices(name, x)
-    first, second = (normalised_axis(name, a, len(x.shape), x) for a in (axis1, axis2))
-    if first == second:
-        refuse(ShapeError, name, f"axes {axis1} and {axis2} are one axis", {"x": x})
-    return moveaxis(x, (first, second), (-2, -1))
+def _best_cuts(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """Where to cut the chain of matrices i to j, whose sizes are sizes[i] x sizes[i + 1]."""
+    n = len(sizes) - 1
+    cost = {(i, i): 0 for i in range(n)}
+    cuts: dict[tuple[int, int], int] = {}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            options = [
+                cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1]
+                for k in range(i, j)
+            ]
+            cost[i, j] = min(options)
+            cuts[i, j] = i + options.index(cost[i, j])
+    return cuts
+
+
+def _chained(values: Any, cuts: dict[tuple[int, int], int], first: int, last: int) -> Value:
+    if first == last:
+        return values[first]
+    cut = cuts[first, last]
+    return matmul(_chained(values, cuts, first, cut), _chained(values, cuts, cut + 1, last))
