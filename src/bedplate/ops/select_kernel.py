@@ -18,7 +18,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from bedplate.compiler.builder import scratch_bytes
 from bedplate.kernel import (
     Value,
     any_of,
@@ -45,7 +44,14 @@ from bedplate.kernel import (
 )
 from bedplate.ops.sort_blocks import BLOCK, MOST_BLOCKS, is_cut
 from bedplate.ops.sort_kernel import row_scratch, sort_columns
-from bedplate.ops.sort_keys import Columns, Layout, known_step, layout_of, vector_reader
+from bedplate.ops.sort_keys import (
+    Columns,
+    Layout,
+    known_step,
+    layout_of,
+    vector_reader,
+    whole_lines,
+)
 
 SAMPLES = (256, 16, 1)  # of so many vectors one is looked at, pass by pass
 # sorting a buffer that is four times k costs little beside filling it
@@ -63,7 +69,7 @@ def lower_top_k(builder: Any, x: Any, out: Any, descending: bool) -> None:
     size = length if is_whole else max(BLOCK, -(-length // MOST_BLOCKS))
     blocks = -(-length // size)
     room = ROOM * k + LEAST_ROOM
-    nbytes = scratch_bytes(room * layout.nbytes + row_scratch(layout, room))
+    nbytes = whole_lines(room * layout.nbytes + row_scratch(layout, room))
     scratch, found = builder.scratch(nbytes), builder.temp(rows * blocks * k * layout.nbytes)
     words = [
         x,
@@ -84,7 +90,7 @@ def lower_top_k(builder: Any, x: Any, out: Any, descending: bool) -> None:
     )  # fmt: skip
     if is_whole:
         return
-    nbytes = scratch_bytes(row_scratch(layout, blocks * k))
+    nbytes = whole_lines(row_scratch(layout, blocks * k))
     scratch = builder.scratch(nbytes)
     builder.launch(
         make_merge(layout), [found, length, size, blocks, k, scratch, nbytes, out], rows,

@@ -20,7 +20,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from bedplate.compiler.builder import scratch_bytes
 from bedplate.kernel import (
     Value,
     cast,
@@ -55,6 +54,7 @@ from bedplate.ops.sort_keys import (
     known_step,
     layout_of,
     vector_reader,
+    whole_lines,
 )
 
 # where n^2 comparisons of whole vectors still cost less than counting 256 positions a digit
@@ -73,7 +73,7 @@ def lower_sort(builder: Any, x: Any, out: Any, descending: bool, indexed: bool) 
     if is_cut(rows, length):
         lower_blocks(builder, layout, x, out)
         return
-    nbytes = scratch_bytes(row_scratch(layout, length))
+    nbytes = whole_lines(row_scratch(layout, length))
     scratch = builder.scratch(nbytes)
     is_short = length <= SHORT
     build = make_ranks(layout, known_step(x)) if is_short else make_rows(layout)

@@ -39,6 +39,7 @@ UNSIGNED = {8: u8, 16: u16, 32: u32, 64: u64}
 # exponent and mantissa of infinity, by the name of the float type
 INFINITY = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF0000000000000}
 PLACE_BITS = 32
+LINE = 64  # bytes of a cache line: each worker's scratch starts a new one
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,11 @@ def layout_of(element: Type, length: int, descending: bool, indexed: bool) -> La
     """How rows of `length` elements are sorted."""
     wide = element.bits > PLACE_BITS or length >= 1 << PLACE_BITS
     return Layout(element, descending, indexed, wide, exact=indexed or element.is_float)
+
+
+def whole_lines(nbytes: int) -> int:
+    """Bytes rounded up to whole cache lines: the step between the workers' scratch."""
+    return -(-nbytes // LINE) * LINE
 
 
 @dataclass(frozen=True, eq=False)
