@@ -158,3 +158,10 @@ class PairwiseDistance(Wrapped):
 
     function = staticmethod(functional.pairwise_distance)
     n_inputs = 2
+
+
+class CTCLoss(Wrapped):
+    """All ways to stretch labels over time: of (log_probs, targets, input and target lengths)."""
+
+    function = staticmethod(functional.ctc_loss)
+    n_inputs = 4
