@@ -11,7 +11,7 @@ from bedplate.dtypes import FLOATS, bool_
 from bedplate.graph.node import Attributes
 from bedplate.ops.arithmetic import divide, multiply, sign
 from bedplate.ops.build import Value, apply_promoted, number, sum_to
-from bedplate.ops.comparison import TRUTH, equal
+from bedplate.ops.comparison import TRUTH, equal, isinf
 from bedplate.ops.convert import where
 from bedplate.ops.elementwise import binary, in_float32, rule, unary
 from bedplate.ops.record import NoGradient, Op, register
@@ -87,14 +87,20 @@ def _finite_or_long(a: Any, b: Any, length: Any) -> Any:
 
 @in_float32
 def hypot_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
-    """d hypot(a, b) = (a da + b db) / y, and 0 at the origin"""
-    a, b = inputs
-    origin = equal(output, 0)
-    length = where(origin, number(output, 1), output)
-    return (
-        sum_to(multiply(grad_out, divide(a, length)), a.shape),
-        sum_to(multiply(grad_out, divide(b, length)), b.shape),
+    """d hypot(a, b) = (a da + b db) / y, and 0 at the origin; far out, the axis or the diagonal"""
+    far = isinf(output)
+    a, b = (where(far, _axis(side), side) for side in inputs)
+    length = where(far, hypot(a, b), output)
+    length = where(equal(length, 0), number(output, 1), length)
+    return tuple(
+        sum_to(multiply(grad_out, divide(side, length)), given.shape)
+        for side, given in zip((a, b), inputs, strict=True)
     )
+
+
+def _axis(side: Value) -> Value:
+    """1 with the sign of an infinity, 0 for what is finite beside it."""
+    return where(isinf(side), sign(side), number(side, 0))
 
 
 @binary(
@@ -110,6 +116,7 @@ def hypot(a: Value, b: Value) -> Value:
 
     a, b     shapes broadcast; integers become float32; infinite if one side is, even beside NaN
     returns  their common shape, floating point; at most 2 ulp off; gradient 0 at the origin
+             and finite beside infinities
     >>> import bedplate as bp
     >>> bp.hypot(bp.tensor([3.0, 3e38]), 4.0).tolist() == bp.tensor([5.0, 3e38]).tolist()
     True
