@@ -383,9 +383,10 @@ def test_a_float_tensor_takes_no_complex_value() -> None:
 def test_every_op_computes_complex_numbers_or_refuses_them() -> None:
     """None gets as far as the compiler without a form."""
     for op in REGISTRY.values():
-        if bp.complex128 in op.dtypes and op.kind not in ("view", "leaf"):
+        declared = bp.complex128 in op.dtypes
+        if declared and op.kind not in ("view", "leaf", "composed"):
             assert op in FORMS or op.by_parts, f"{op.name} has no complex form"
-        if op.by_parts or op in FORMS or not op.samples:
+        if declared or op.by_parts or op in FORMS or not op.samples:
             continue
         arrays = [np.asarray(a) for a in op.samples[0].inputs(np.random.default_rng(0))]
         if not any(array.dtype.kind == "f" for array in arrays):

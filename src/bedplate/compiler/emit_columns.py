@@ -17,6 +17,7 @@ from bedplate.compiler.emit_words import (
 from bedplate.compiler.program import (
     BROADCAST,
     FULL,
+    PAIRED,
     UNIT,
     Apply,
     CheckedIndex,
@@ -47,12 +48,14 @@ from bedplate.kernel import (
     f32,
     gather,
     host,
+    i1,
     i64,
     iota,
     load,
     loop,
     scatter,
     select,
+    shuffle,
     splat,
     store,
     tail_mask,
@@ -305,13 +308,42 @@ class ColumnEmitter(EmitterBase):
             return load(pointer + column, self.lanes, mask)
         if access.pattern.inner == BROADCAST:
             return splat(load(pointer), self.lanes)
+        if access.pattern.inner == PAIRED:
+            return self._load_paired(pointer + column * 2, mask)
         return gather(pointer, self._offsets(access, column), mask)
+
+    def _load_paired(self, place: Any, mask: Any) -> Any:
+        """Every other element: two vectors, without the one behind the last that is wanted."""
+        if mask is None:
+            low_mask, high_mask = None, tail_mask(constant(i64, self.lanes - 1), self.lanes)
+        else:
+            low_mask, high_mask = self._apart(mask)
+        low = load(place, self.lanes, low_mask)
+        high = load(place + self.lanes, self.lanes, high_mask)
+        return shuffle(low, high, range(0, 2 * self.lanes, 2))
+
+    def _store_paired(self, place: Any, value: Any, mask: Any) -> None:
+        """To every other element; what lies between is left alone."""
+        lanes = self.lanes
+        masks = self._apart(constant(i1, True, lanes) if mask is None else mask)
+        for start, half_mask in zip((0, lanes), masks, strict=True):
+            spread = shuffle(value, None, [lane // 2 for lane in range(start, start + lanes)])
+            store(place + start, spread, half_mask)
+
+    def _apart(self, mask: Any) -> tuple[Any, Any]:
+        """The lanes of a mask with one that is off behind each, in two halves."""
+        off = constant(i1, False, self.lanes)
+        picked = [self.lanes if lane % 2 else lane // 2 for lane in range(2 * self.lanes)]
+        low, high = picked[: self.lanes], picked[self.lanes :]
+        return shuffle(mask, off, low), shuffle(mask, off, high)
 
     def _store(self, entry: Store, value: Any, column: Any, mask: Any, pointer: Any) -> None:
         access = self.access[entry.access]
         if access.pattern.inner == UNIT:
             stream = self.program.stream and mask is None
             store(pointer + column, value, mask, aligned=stream, nontemporal=stream)
+        elif access.pattern.inner == PAIRED:
+            self._store_paired(pointer + column * 2, value, mask)
         else:
             scatter(pointer, self._offsets(access, column), value, mask)
 

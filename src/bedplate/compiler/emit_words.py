@@ -7,9 +7,8 @@ from typing import Any
 from bedplate.compiler.cost import register_type
 from bedplate.compiler.program import (
     FULL,
-    GENERAL,
     ROW,
-    TRANSPOSED,
+    STRIDED,
     Apply,
     Load,
     Number,
@@ -51,7 +50,7 @@ class AccessWords:
         columns = program.n_col_dims - 1 if self.pattern.level == FULL else 0
         self.row_strides = [words.integer() for _ in range(rows)]
         self.col_strides = [words.integer() for _ in range(columns)]
-        general = self.pattern.level == FULL and self.pattern.inner in (GENERAL, TRANSPOSED)
+        general = self.pattern.level == FULL and self.pattern.inner in STRIDED
         self.inner = words.integer() if general else None
         self.extra = [words.integer() for _ in range(extra)]
 

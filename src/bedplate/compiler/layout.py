@@ -11,6 +11,7 @@ from bedplate.compiler.program import (
     FULL,
     GENERAL,
     ITEM,
+    PAIRED,
     ROW,
     TRANSPOSED,
     UNIT,
@@ -138,7 +139,8 @@ class LayoutBuilder(ProgramBuilder):
         ):
             if use.written and pattern.inner != UNIT:
                 return None
-            jumps = pattern.inner == GENERAL and use.base is not None and i not in indexed
+            strided = pattern.inner in (GENERAL, PAIRED)
+            jumps = strided and use.base is not None and i not in indexed
             if jumps and rows and rows[-1] == 1:
                 found[i] = Pattern(FULL, TRANSPOSED)
         return found if found != patterns else None

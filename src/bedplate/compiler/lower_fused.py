@@ -17,9 +17,8 @@ from bedplate.compiler.groups import Group
 from bedplate.compiler.layout import LayoutBuilder, Strides
 from bedplate.compiler.program import (
     FULL,
-    GENERAL,
     ROW,
-    TRANSPOSED,
+    STRIDED,
     Apply,
     CheckedIndex,
     Load,
@@ -105,7 +104,7 @@ class FusedLowering(LayoutBuilder):
             words += stride[0]
         if pattern.level == FULL:
             words += stride[1][:-1]
-            if pattern.inner in (GENERAL, TRANSPOSED):
+            if pattern.inner in STRIDED:
                 words.append(stride[1][-1])
         return words + use.extra
 

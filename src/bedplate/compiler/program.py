@@ -20,8 +20,10 @@ from bedplate.dtypes import DType
 from bedplate.ops.record import Op
 
 ITEM, ROW, FULL = 0, 1, 2
-# strides of the innermost column axis; TRANSPOSED: any, but 1 along the innermost row axis
-BROADCAST, UNIT, GENERAL, TRANSPOSED = 0, 1, 2, 3
+# strides of the innermost column axis: 0, 1, any; TRANSPOSED: any, but 1 along the innermost row
+# axis; PAIRED: 2, as the real parts of complex numbers lie
+BROADCAST, UNIT, GENERAL, TRANSPOSED, PAIRED = 0, 1, 2, 3, 4
+STRIDED = (GENERAL, TRANSPOSED, PAIRED)  # those whose stride is a word
 # instructions above which keeping a value between stages beats computing it again
 EXPENSIVE = 8
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from bedplate.compiler.access import Access, Dims, merged, split
 from bedplate.compiler.builder import BufferRef, PlanBuilder, row_major_strides
-from bedplate.compiler.program import BROADCAST, GENERAL, UNIT
+from bedplate.compiler.program import BROADCAST, GENERAL, PAIRED, UNIT
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
 
@@ -61,7 +61,7 @@ class Region:
 
 def inner_pattern(stride: int) -> int:
     """The pattern of a stride along the innermost columns."""
-    return UNIT if stride == 1 else BROADCAST if stride == 0 else GENERAL
+    return {0: BROADCAST, 1: UNIT, 2: PAIRED}.get(stride, GENERAL)
 
 
 def take_dims(access: Access, shape: Any, axis: int, out_shape: Any) -> tuple[Dims, int]:
