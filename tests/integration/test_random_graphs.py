@@ -127,7 +127,7 @@ def linear(ours: Any, theirs: Any, least: int = 0) -> Callable[[Graph], Dual]:
         for source, function in ((x.t, ours), (x.v, theirs), (x.d, theirs)):
             g.rng.bit_generator.state = state
             values.append(function(source, g.rng))
-        return _result(*values, x)
+        return _result(values[0], values[1], values[2], x)
 
     return operation
 
@@ -259,7 +259,7 @@ def _joined(g: Graph) -> Dual:
     x = g.pick(1)
     y = next((y for y in reversed(g.pool) if y.ndim == x.ndim and y.shape[1:] == x.shape[1:]), x)
     values = [np.concatenate(pair, 0) for pair in ((x.v, y.v), (x.d, y.d))]
-    return _result(bp.concat([x.t, y.t], axis=0), *values, x, y)
+    return _result(bp.concat([x.t, y.t], axis=0), values[0], values[1], x, y)
 
 
 def _cumulative(name: str) -> Callable[..., Any]:
