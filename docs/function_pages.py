@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from docs import example_gradients
 
 import bedplate
 from bedplate.dtypes import as_dtype
@@ -105,20 +106,32 @@ def record_of(function: Callable[..., Any]) -> Op | None:
 
 
 def derived_rows(function: Callable[..., Any], docstring: str) -> list[str]:
-    """What the record says and the docstring does not: dtypes, gradient, cost."""
+    """What the docstring does not say: result, dtypes, gradient, cost, as far as they are known."""
     op = record_of(function)
     if op is None:
-        return []
-    rows = {
-        "returns": _returns(op),
-        "dtypes": named_dtypes(op.dtypes),
-        "gradient": _gradient(op),
-        "cost": cost_of(op).words,
-    }
+        rows = {"gradient": "" if "gradient" in docstring else _gradient_of_call(function)}
+    else:
+        rows = {
+            "returns": _returns(op),
+            "dtypes": named_dtypes(op.dtypes),
+            "gradient": _gradient(op),
+            "cost": cost_of(op).words,
+        }
     missing = [word for word in rows if not re.search(rf"^ *{word} ", docstring, re.MULTILINE)]
     column = re.search(r"^(\w[\w, ]*?  +)\S", docstring, re.MULTILINE)
     width = max(len(column[1]) if column else 0, 10)
     return [f"{word:<{width}}{rows[word]}" for word in missing if rows[word]]
+
+
+def _gradient_of_call(function: Callable[..., Any]) -> str:
+    """For a public function of tensors that is made of others."""
+    module = function.__module__.removeprefix("bedplate.")
+    if not module.startswith(("ops.", "nn.")):
+        return ""
+    entry = next((e for e in by_module().get(module, []) if e.function is function), None)
+    names = [] if entry is None else entry.names
+    spaces = [(namespace(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in names]
+    return example_gradients.gradient_of(function, spaces) if names else ""
 
 
 def _returns(op: Op) -> str:

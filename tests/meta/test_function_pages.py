@@ -54,7 +54,11 @@ def test_rows_are_derived_from_records() -> None:
     assert any(
         "none: its values are true or false" in r for r in function_pages.derived_rows(bp.less, "")
     )
-    assert function_pages.derived_rows(bp.stack, "") == []
+    assert function_pages.derived_rows(bp.stack, "") == ["gradient  yes; the second is 0"]
+    assert function_pages.derived_rows(bp.stack, "its gradient is the sum") == []
+    assert "none: " in function_pages.derived_rows(bp.argwhere, "")[0]
+    assert "second one" in function_pages.derived_rows(bp.nn.functional.softmin, "")[0]
+    assert function_pages.derived_rows(bp.zeros, "") == []
 
 
 def test_names_that_other_pages_give_exist() -> None:
