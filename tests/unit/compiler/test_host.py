@@ -154,9 +154,7 @@ def test_captured_steps_replay_and_fail_like_others() -> None:
         assert parts.logabsdet.item() == pytest.approx(np.linalg.slogdet(GOOD * scale)[1])
     np.testing.assert_allclose(weights.numpy(), total, rtol=1e-12)
     for _ in range(2):  # what the step updates is as it was
-        with pytest.raises(
-            LinAlgError, match=r"inv: Singular matrix\n(.*\n)*  used at .*test_h"
-        ):
+        with pytest.raises(LinAlgError, match=r"inv: Singular matrix\n(.*\n)*  used at .*test_h"):
             step(bp.tensor(BAD))
         np.testing.assert_allclose(weights.numpy(), total, rtol=1e-12)
     np.testing.assert_allclose(step(bp.tensor(GOOD))[0].numpy(), np.linalg.inv(GOOD), rtol=1e-12)
@@ -188,6 +186,19 @@ def test_eight_threads_compute_and_fail_side_by_side() -> None:
     for thread in threads:
         thread.join(60)
     assert not faults and not any(thread.is_alive() for thread in threads)
+
+
+@pytest.mark.parametrize("switch", ["fusion", "folding", "cse", "algebra", "threads", "jit"])
+def test_every_switch_gives_the_same_bits(switch: str) -> None:
+    def step(x: Any) -> Any:
+        w, v = bp.linalg.eigh(x * 2 + x.mT)
+        return ((v * w) @ v.mT).sum() + bp.linalg.solve(x, x.sum(0)).sum()
+
+    wanted = step(bp.tensor(GOOD)).item()
+    with bp.config(**{switch: False}):
+        captured = bp.jit(step)
+        found = [captured(bp.tensor(GOOD)).item() for _ in range(3)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)
 
 
 def test_check_mode_watches_the_kernels_around() -> None:
