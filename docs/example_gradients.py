@@ -30,16 +30,19 @@ def gradient_of(function: Callable[..., Any], spaces: list[tuple[Any, str]]) -> 
     call = example_call(function, spaces)
     if call is None:
         return ""
-    leaves: list[Any] = []
-    arguments, named = (_as_leaves(part, leaves) for part in call)
-    if not leaves:  # an example in integers: its first tensor as floats, if the function allows
-        arguments = _first_as_leaf(arguments, leaves)
-    try:
-        return _found(function(*arguments, **named), leaves) if leaves else ""
-    except GradientError as error:
-        return "none: " + str(error).split("\n")[0].split("because ")[-1]
-    except (TypeError, ValueError, IndexError):
-        return ""
+    arguments, named = call
+    # an example in integers: all of them as floats, or the first, as far as the function allows
+    for kinds, most in (("fc", None), ("fciu", None), ("fciu", 1)):
+        leaves = _Leaves(kinds, most)
+        try:
+            given = function(*leaves.put(arguments), **leaves.put(named))
+            if leaves.made:
+                return _found(given, leaves.made)
+        except GradientError as error:
+            return "none: " + str(error).split("\n")[0].split("because ")[-1]
+        except (TypeError, ValueError, IndexError):
+            continue
+    return ""
 
 
 def _found(given: Any, leaves: list[Any]) -> str:
@@ -86,28 +89,27 @@ def _replaced(spaces: list[tuple[Any, str]], note: Callable[..., Any]) -> Iterat
             setattr(space, name, function)
 
 
-def _as_leaves(value: Any, leaves: list[Any]) -> Any:
-    """The same arguments with each float tensor a leaf of its own."""
-    if isinstance(value, bedplate.Tensor):
-        if value.dtype.kind not in "fc":
-            return value
-        leaves.append(bedplate.Tensor(value).requires_grad_())
-        return leaves[-1]
-    if isinstance(value, tuple | list):
-        return type(value)(_as_leaves(item, leaves) for item in value)
-    if isinstance(value, dict):
-        return {name: _as_leaves(item, leaves) for name, item in value.items()}
-    return value
+class _Leaves:
+    """Puts leaves in the place of the tensors of some kinds among arguments, `most` at most."""
 
+    def __init__(self, kinds: str, most: int | None) -> None:
+        self.kinds, self.most = kinds, most
+        self.made: list[Any] = []
 
-def _first_as_leaf(value: Any, leaves: list[Any]) -> Any:
-    """The same arguments with the first tensor among them as floats, a leaf."""
-    if isinstance(value, bedplate.Tensor) and not leaves:
-        leaves.append(bedplate.Tensor(value, dtype=bedplate.float32).requires_grad_())
-        return leaves[-1]
-    if isinstance(value, tuple | list):
-        return type(value)([_first_as_leaf(item, leaves) for item in value])
-    return value
+    def put(self, value: Any) -> Any:
+        """The same arguments with leaves."""
+        if isinstance(value, bedplate.Tensor):
+            full = self.most is not None and len(self.made) >= self.most
+            if full or value.dtype.kind not in self.kinds:
+                return value
+            dtype = None if value.dtype.kind in "fc" else bedplate.float32
+            self.made.append(bedplate.Tensor(value, dtype=dtype).requires_grad_())
+            return self.made[-1]
+        if isinstance(value, tuple | list):
+            return type(value)([self.put(item) for item in value])
+        if isinstance(value, dict):
+            return {name: self.put(item) for name, item in value.items()}
+        return value
 
 
 def _tensors(value: Any) -> Iterator[Any]:
