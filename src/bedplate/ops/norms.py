@@ -8,7 +8,6 @@ The variance is the mean of squared deviations, in two passes: an offset changes
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -80,8 +79,13 @@ def _rms_norm_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
     return as_type(y, x.dtype)
 
 
+def _mean_of(x: Any, axes: Any) -> Any:
+    """NumPy's mean with its axes kept; of nothing it is 0, without a warning."""
+    return np.mean(x, axis=axes, keepdims=True) if x.size else x.sum(axis=axes, keepdims=True)
+
+
 def _rms_norm_reference(x: Any, *rest: Any, eps: float) -> Any:
-    y = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps)
+    y = x / np.sqrt(_mean_of(x * x, -1) + eps)
     return y * rest[0] if rest else y
 
 
@@ -194,10 +198,8 @@ def _standardise_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
 
 def _standardise_reference(x: Any, *rest: Any, axes: Shape, eps: float) -> Any:
     wide = x.astype(np.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is NaN
-        centred = wide - np.mean(wide, axis=axes, keepdims=True)
-        y = centred / np.sqrt(np.mean(centred * centred, axis=axes, keepdims=True) + eps)
+    centred = wide - _mean_of(wide, axes)
+    y = centred / np.sqrt(_mean_of(centred * centred, axes) + eps)
     y = y * rest[0] if rest else y
     return y + rest[1] if len(rest) > 1 else y
 
