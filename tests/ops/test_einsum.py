@@ -181,6 +181,7 @@ def text_only(text: str, *shapes: Shape) -> Callable[[], Any]:
         (text_only("ii", (3, 4)), ShapeError, "einsum: 'i' in 'ii' has sizes 3 and 4"),
         (text_only("...,...->...", (3, 4), (3, 5)), ShapeError, "an axis of ... in .* has sizes 4"),
         (text_only("ij,jk->ik", (3, 4)), ValueError, "names 2 operands, and 1 were given"),
+        (text_only("i->i"), ValueError, "'i->i' was given no operands"),
         (text_only("ijk->i", (3, 4)), ShapeError, "'ijk' in 'ijk->i' names 3 axes, the operand"),
         (text_only("i->i", (3, 4)), ShapeError, "names 1 axes, the operand has 2"),
         (text_only("ij->iz", (3, 4)), ValueError, "has 'z' in the result and in no operand"),

@@ -235,7 +235,10 @@ def test_products() -> None:
     close(bp.linalg.cross(bp.tensor(a.T.copy()), bp.tensor(b[0][:, None]), axis=0),
           np.linalg.cross(a.T, b[0][:, None], axis=0))  # fmt: skip
     close(bp.vecdot(bp.tensor(a), bp.tensor(b)), np.linalg.vecdot(a, b))
-    close(bp.vecdot(bp.tensor(a), bp.tensor(b[:, :1]), axis=-2), np.linalg.vecdot(a, b[:, :1], axis=-2))
+    close(
+        bp.vecdot(bp.tensor(a), bp.tensor(b[:, :1]), axis=-2),
+        np.linalg.vecdot(a, b[:, :1], axis=-2),
+    )
     close(bp.outer(bp.tensor(a[0]), bp.tensor(b[1])), np.outer(a[0], b[1]))
     close(bp.kron(bp.tensor(a), bp.tensor(b[0])), np.kron(a, b[0]))
     c = numbers((3, 4, 5))
@@ -532,6 +535,11 @@ VECTOR, MATRIX, WIDE = np.ones(3), np.ones((3, 3)), np.ones((3, 4))
         (lambda: bp.tensordot(bp.ones(2), bp.ones(2), axes=2), ShapeError, "there are not 2 axes"),
         (lambda: bp.tensordot(bp.ones((2, 2)), bp.ones(2), axes=([0, 0], [0, 0])), ShapeError,
          "name one axis twice"),
+        (lambda: bp.linalg.matrix_rank(bp.ones((2, 3, 3)), rtol=bp.ones(5)), ShapeError,
+         r"matrix_rank: rtol does not fit the stack of matrices \(2,\)"),
+        (lambda: bp.linalg.pinv(bp.ones((3, 3)), rtol=[0.1]), ShapeError, "pinv: rtol does not"),
+        (lambda: bp.tensordot(bp.ones((2, 2)), bp.ones((2, 2)), axes=([0],)), ShapeError,
+         "tensordot: axes=.*\n(.*\n)*  expected a number, or two sequences"),
         (lambda: bp.dot(bp.ones((2, 2)), bp.ones(2)), ShapeError, "dot: both must be vectors"),
         (lambda: bp.vdot(bp.ones((2, 2)), bp.ones(2)), ShapeError, "vdot: both must be vectors"),
         (lambda: bp.linalg.multi_dot([bp.ones(2)]), ValueError, "multi_dot: 1 matrices"),

@@ -61,6 +61,8 @@ def einsum(subscripts: Any, *operands: Any) -> Value:
     ([[7, 10], [15, 22]], 5)
     """
     text, values = _as_text(subscripts, operands)
+    if not values:
+        raise ValueError(f"einsum: {text!r} was given no operands")
     values = as_values("einsum", tuple(values))
     inputs, result = _parsed(text, values)
     _check_sizes(text, inputs, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from bedplate.dtypes import as_dtype
@@ -30,6 +31,7 @@ def diagonal(x: Value, /, *, offset: int = 0) -> Value:
     [1, 4]
     """
     require_matrices("diagonal", x)
+    offset = operator.index(offset)
     *batch, rows, columns = x.shape
     first_row, first_column = max(0, -offset), max(0, offset)
     count = max(0, min(rows - first_row, columns - first_column))
@@ -105,6 +107,7 @@ def diag_embed(x: Value, offset: int = 0, axis1: int = -2, axis2: int = -1) -> V
     """
     if not x.shape:
         refuse(ShapeError, "diag_embed", "a 0-d value has no axis for the diagonal", {"x": x})
+    offset = operator.index(offset)
     n = x.shape[-1] + abs(offset)
     spaced = [(0, 0)] * (len(x.shape) - 1) + [(max(0, -offset), max(0, offset))]
     column = expand_dims(pad(x, spaced), -1)

@@ -46,6 +46,9 @@ def tensordot(x1: Value, x2: Value, /, *, axes: Any = 2) -> Value:
         first = list(range(len(x1.shape) - axes, len(x1.shape)))
         second = list(range(axes))
     else:
+        if not isinstance(axes, tuple | list) or len(axes) != 2:
+            refuse(ShapeError, "tensordot", f"axes={axes!r}", named,
+                   "expected a number, or two sequences: axes of x1, axes of x2")  # fmt: skip
         first, second = (_axes(each, x) for each, x in zip(axes, (x1, x2), strict=True))
     pairs = list(zip(first, second, strict=False))
     if len(first) != len(second) or any(x1.shape[i] != x2.shape[j] for i, j in pairs):

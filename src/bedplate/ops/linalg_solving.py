@@ -250,7 +250,7 @@ def pinv(x: Value, /, *, rtol: Any = None) -> Value:
     """
     (x,), narrow = widened("pinv", x)
     require_matrices("pinv", x)
-    return narrow(PINV(x, tolerance(x, rtol)))
+    return narrow(PINV(x, tolerance("pinv", x, rtol)))
 
 
 class LstsqResult(NamedTuple):
@@ -285,7 +285,7 @@ def lstsq(a: Value, b: Value, rcond: Any = None) -> LstsqResult:
     if len(sides.shape) < 2 or sides.shape[-2] != a.shape[-2]:
         refuse(ShapeError, "lstsq", "the right side does not fit the matrix", {"a": a, "b": b},
                f"expected b of shape ({a.shape[-2]},) or (..., {a.shape[-2]}, K)")  # fmt: skip
-    rtol = tolerance(a, rcond)
+    rtol = tolerance("lstsq", a, rcond)
     y = matmul(PINV(a, rtol), sides)
     off = subtract(matmul(a, y), sides)
     residuals = sum_(real(multiply(off, conj(off))), axis=-2)

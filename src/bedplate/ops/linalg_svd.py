@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bedplate.dtypes import int64
-from bedplate.errors import GradientError
+from bedplate.errors import GradientError, ShapeError
 from bedplate.graph.node import Shape
 from bedplate.ops.arithmetic import add, divide, multiply, subtract
 from bedplate.ops.build import Value, number
@@ -27,6 +27,7 @@ from bedplate.ops.linalg_matrices import (
 )
 from bedplate.ops.matmul import matmul
 from bedplate.ops.reduce import max_, sum_
+from bedplate.ops.refusal import refuse
 from bedplate.ops.regions import narrow as cut
 from bedplate.ops.samples import mixed
 from bedplate.ops.views import broadcast_to, expand_dims
@@ -199,14 +200,21 @@ def svdvals(x: Value, /) -> Value:
     return narrow(SVDVALS(x))
 
 
-def tolerance(x: Value, rtol: Any) -> Value:
+def tolerance(op: str, x: Value, rtol: Any) -> Value:
     """rtol as one number for each matrix of x; by default max(M, N) spacings at 1."""
     like = real(x)
     if rtol is None:
         rtol = float(np.finfo(x.dtype.numpy).eps * max(x.shape[-2:]))
     if not hasattr(rtol, "_apply"):
         rtol = number(like, float(rtol)) if np.ndim(rtol) == 0 else like._lift(rtol)
-    return broadcast_to(astype(rtol, like.dtype), x.shape[:-2])
+    stack, given = tuple(x.shape[:-2]), tuple(rtol.shape)
+    fits = len(given) <= len(stack) and all(
+        a in (1, b) for a, b in zip(given[::-1], stack[::-1], strict=False)
+    )
+    if not fits:
+        refuse(ShapeError, op, f"rtol does not fit the stack of matrices {stack}",
+               {"x": x, "rtol": rtol}, "expected one number, or one for each matrix")  # fmt: skip
+    return broadcast_to(astype(rtol, like.dtype), stack)
 
 
 def numerical_rank(s: Value, rtol: Value) -> Value:
@@ -231,4 +239,4 @@ def matrix_rank(x: Value, /, *, rtol: Any = None) -> Value:
     """
     (x,), _ = widened("matrix_rank", x)
     require_matrices("matrix_rank", x)
-    return numerical_rank(svdvals(x), tolerance(x, rtol))
+    return numerical_rank(svdvals(x), tolerance("matrix_rank", x, rtol))
