@@ -8,6 +8,7 @@ import math
 import multiprocessing
 import operator
 import pickle
+import sys
 import weakref
 from typing import Any
 
@@ -132,6 +133,9 @@ def test_buffers() -> None:
     assert view.readonly
     assert (view.shape, view.format, view.tolist()) == ((2, 2), "l", [[1, 2], [3, 4]])
     assert bp.tensor(True).__buffer__(0).format == "?"
+    if sys.version_info >= (3, 12):  # Python asks for it from there on
+        assert memoryview(bp.tensor([1.5])).tolist() == [1.5]
+        assert np.asarray(bp.zeros(2, dtype=bp.bfloat16)).dtype == bp.bfloat16.numpy
     with pytest.raises(BufferError, match="no letter for bfloat16"):
         bp.zeros(2, dtype=bp.bfloat16).__buffer__(0)
 
