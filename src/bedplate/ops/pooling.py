@@ -26,7 +26,7 @@ from bedplate.ops.record import apply
 from bedplate.ops.refusal import refuse
 from bedplate.ops.statistics import wide
 from bedplate.ops.views import outputs
-from bedplate.ops.windows import batched, per_axis, unbatched
+from bedplate.ops.windows import batched, per_axis, steps, unbatched
 
 Sizes = int | Sequence[int]
 
@@ -62,7 +62,7 @@ def _windows(
     window = per_axis(op, "kernel_size", kernel_size, rank, 1)
     named = {
         "window": window,
-        "stride": window if stride in (None, ()) else per_axis(op, "stride", stride, rank, 1),
+        "stride": steps(op, stride, window),
         "before": per_axis(op, "padding", padding, rank, 0),
         "dilation": per_axis(op, "dilation", dilation, rank, 1),
     }

@@ -12,7 +12,7 @@ from bedplate.ops.creation import full
 from bedplate.ops.indexed import scatter
 from bedplate.ops.refusal import refuse
 from bedplate.ops.views import reshape
-from bedplate.ops.windows import batched, per_axis, unbatched
+from bedplate.ops.windows import batched, per_axis, steps, unbatched
 
 Sizes = int | Sequence[int]
 
@@ -48,10 +48,10 @@ def _max_unpool(
     if not indices.dtype.is_integer:
         refuse(DTypeError, op, "indices must be integers", named)
     window = per_axis(op, "kernel_size", kernel_size, rank, 1)
-    steps = window if stride in (None, ()) else per_axis(op, "stride", stride, rank, 1)
+    apart = steps(op, stride, window)
     x, alone = batched(op, rank, x)
     edges = per_axis(op, "padding", padding, rank, 0)
-    space = _space(op, x, window, steps, edges, output_size)
+    space = _space(op, x, window, apart, edges, output_size)
     rows, width = math.prod(x.shape[:2]), math.prod(space)
     flat = (rows, math.prod(x.shape[2:]))
     empty = full(x, (rows, width), 0, x.dtype)

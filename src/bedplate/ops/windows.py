@@ -29,6 +29,13 @@ def per_axis(op: str, what: str, given: Any, rank: int, least: int) -> Shape:
     return sizes
 
 
+def steps(op: str, stride: Any, window: Shape) -> Shape:
+    """The stride along each axis; None, or nothing in brackets, is the size of the window."""
+    if stride is None or (not hasattr(stride, "__index__") and not len(stride)):
+        return window
+    return per_axis(op, "stride", stride, len(window), 1)
+
+
 def space_names(rank: int) -> str:
     """The letters of the axes of space, as documentation has them: "H, W"."""
     return "L" if rank == 1 else ", ".join("DHW"[3 - rank :])
