@@ -240,7 +240,8 @@ def _class_axis(x: Value, axis: int | None) -> int:
 
 def _moved(x: Value, axis: int | None) -> Value:
     """x with its axis of classes last."""
-    return moveaxis(x, _class_axis(x, axis), -1)
+    place = _class_axis(x, axis)
+    return x if place in (-1, len(x.shape) - 1) else moveaxis(x, place, -1)
 
 
 def _classes_last(op: str, x: Value, targets: Value, axis: int | None) -> Value:
