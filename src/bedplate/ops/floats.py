@@ -53,7 +53,7 @@ def copysign(a: Value, b: Value) -> Value:
 
 @unary(
     reference=np.signbit,
-    emit=lambda t, x: language.copysign(1.0, x) < 0,
+    emit=lambda t, x: language.copysign(language.cast(1.0, language.element(x.type)), x) < 0,
     gradient=TRUTH,
     samples=(mixed(lambda r: [np.array([0.0, -0.0, 2.0, -2.0, np.inf, -np.inf])], "signs"),),
     result=bool_,

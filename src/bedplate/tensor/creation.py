@@ -265,7 +265,7 @@ def arange(
     """
     if stop is None:
         start, stop = 0, start
-    start, stop, step = (_plain(number) for number in (start, stop, step))
+    start, stop, step = _plain(start), _plain(stop), _plain(step)
     whole = all(isinstance(number, int) for number in (start, stop, step))
     wanted = (int64 if whole else float32) if dtype is None else as_dtype(dtype)
     if wanted.kind not in "iuf":
@@ -325,5 +325,5 @@ def eye(
     [[1.0, 0.0], [0.0, 1.0]]
     """
     wanted = float32 if dtype is None else as_dtype(dtype)
-    shape = new_shape("eye", ((n_rows, n_rows if n_cols is None else n_cols),))
-    return _made(creation.eye(_like(device, wanted), *shape, k, wanted), requires_grad)
+    rows, columns = new_shape("eye", ((n_rows, n_rows if n_cols is None else n_cols),))
+    return _made(creation.eye(_like(device, wanted), rows, columns, k, wanted), requires_grad)

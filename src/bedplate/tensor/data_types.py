@@ -70,8 +70,8 @@ def finfo(type: Any, /) -> FloatLimits:
     if not dtype.is_float:
         raise DTypeError(f"finfo: {dtype} is not floating point; see iinfo for integers")
     info = ml_dtypes.finfo(dtype.numpy)
-    numbers = (info.eps, info.max, info.min, info.smallest_normal)
-    return FloatLimits(info.bits, *map(float, numbers), dtype)
+    eps, most, least = float(info.eps), float(info.max), float(info.min)
+    return FloatLimits(info.bits, eps, most, least, float(info.smallest_normal), dtype)
 
 
 def iinfo(type: Any, /) -> IntegerLimits:
