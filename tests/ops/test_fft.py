@@ -72,6 +72,13 @@ def test_real_numbers_are_complex_ones_without_imaginary_part() -> None:
     x = GENERATOR.normal(size=(2, 6))
     close(bp.fft.fft(bp.tensor(x)), np.fft.fft(x))
     close(bp.fft.irfft(bp.tensor(x)), np.fft.irfft(x))
+    for n in range(1, 8):
+        for norm in NORMS:
+            row = GENERATOR.normal(size=(2, n, 3))
+            for name in ("fft", "ifft"):
+                found = getattr(bp.fft, name)(bp.tensor(row), axis=1, norm=norm)
+                close(found, getattr(np.fft, name)(row, axis=1, norm=norm))
+            close(bp.fft.ifftn(bp.tensor(row), norm=norm), np.fft.ifftn(row, norm=norm))
     for dtype in ("int32", "float16", "bfloat16", "float32"):
         narrow = bp.tensor(x).astype(dtype)
         wanted = np.fft.fft(narrow.astype("float32").numpy())
@@ -134,6 +141,16 @@ def test_gradients_over_several_axes(name: str) -> None:
 
     shape = (3, 4) if name in OF_REALS else (3, 3, 2)
     assert bp.gradcheck(parts, bp.tensor(GENERATOR.normal(size=shape)))
+
+
+def test_gradients_of_real_numbers() -> None:
+    def squares(x: Any) -> Any:
+        y = bp.as_real(bp.fft.ifftn(x, s=(2, 5)))
+        return y * y
+
+    x = bp.tensor(GENERATOR.normal(size=(3, 4)))
+    assert bp.gradcheck(squares, x)
+    assert bp.gradgradcheck(squares, x)
 
 
 @pytest.mark.parametrize("n", [6, 7])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.ops.build import Value, normalised_axes, normalised_axis, number
 from bedplate.ops.complex_parts import complex_, conj
-from bedplate.ops.fft_records import ADJOINT, FFTN, IRFFT, RFFT
+from bedplate.ops.fft_records import ADJOINT, FFTN, FFTN_OF_REAL, IRFFT, RFFT
 from bedplate.ops.host import widened
 from bedplate.ops.rearrange import roll
 from bedplate.ops.refusal import refuse
@@ -81,10 +81,13 @@ def _several(
 def _transformed(
     name: str, x: Value, places: tuple[int, ...], sizes: list[int], inverse: bool, norm: str
 ) -> Value:
-    x = _complex_value(name, x)
+    (x,), _ = widened(name, x)
     for axis, size in zip(places, sizes, strict=True):
         x = _resized(name, x, axis, size)
-    return FFTN(x, axes=places, inverse=inverse, norm=_norm(name, norm)) if places else x
+    if not places:
+        return _complex_value(name, x)
+    transform = FFTN if x.dtype.kind == "c" else FFTN_OF_REAL
+    return transform(x, axes=places, inverse=inverse, norm=_norm(name, norm))
 
 
 def fft(x: Value, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Value:

@@ -70,6 +70,37 @@ FFTN = host_op(
 )
 
 
+def _fftn_of_real(x: Array, *, axes: Shape, inverse: bool, norm: str) -> Array:
+    """Half of it along the last axis, and the mirror image y[n - k] = conj(y[k])."""
+    axis, others = axes[-1], axes[:-1]
+    half = np.fft.rfft(x, axis=axis, norm=ADJOINT[norm] if inverse else norm)  # type: ignore[arg-type]
+    half = np.moveaxis(np.conj(half) if inverse else half, axis, -1)
+    whole = np.empty(x.shape, half.dtype)
+    rows = np.moveaxis(whole, axis, -1)
+    known = half.shape[-1]
+    rows[..., :known] = half
+    rows[..., known:] = np.conj(half[..., x.shape[axis] - known : 0 : -1])
+    return _fftn(whole, axes=others, inverse=inverse, norm=norm) if others else whole
+
+
+# of the gradient the real part is taken
+FFTN_OF_REAL = host_op(
+    "fftn_of_real",
+    lambda x, **_: (x,),
+    _fftn_of_real,
+    fftn_gradient,
+    samples=(
+        _numbers((3, 8), axes=(1,), inverse=False, norm="backward", pairs=False),
+        _numbers((3, 5, 4), axes=(0, 2), inverse=True, norm="ortho", pairs=False),
+        _numbers((0, 4), axes=(1,), inverse=False, norm="forward", pairs=False),
+    ),
+    doc="The discrete Fourier transform of real numbers over axes, or its inverse, whole.",
+    takes=REAL,
+    gives=COMPLEX,
+    cost=_transform_cost(2.5),
+)
+
+
 def rfft_gradient(grads: Any, inputs: Any, values: Any, *, axis: int, norm: str) -> tuple[Any]:
     """irfft of the gradients, those that stand for two numbers of the full transform halved"""
     n = inputs[0].shape[axis]
