@@ -263,14 +263,13 @@ def arange(
     >>> bp.arange(3).tolist(), bp.arange(1.0, 2.0, 0.5).tolist()
     ([0, 1, 2], [1.0, 1.5])
     """
-    if stop is None:
-        start, stop = 0, start
-    start, stop, step = _plain(start), _plain(stop), _plain(step)
-    whole = all(isinstance(number, int) for number in (start, stop, step))
+    bounds = (0, start) if stop is None else (start, stop)
+    first, end, by = (_plain(number) for number in (*bounds, step))
+    whole = all(isinstance(number, int) for number in (first, end, by))
     wanted = (int64 if whole else float32) if dtype is None else as_dtype(dtype)
     if wanted.kind not in "iuf":
         raise DTypeError(f"arange: expected an integer or floating point dtype, got {wanted}")
-    made = creation.arange(_like(device, wanted), start, stop, step, wanted)
+    made = creation.arange(_like(device, wanted), first, end, by, wanted)
     return _made(made, requires_grad)
 
 
