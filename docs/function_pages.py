@@ -156,19 +156,17 @@ def _gradient(op: Op) -> str:
 def differences() -> list[tuple[str, str]]:
     """Where the comparison with PyTorch expects another answer, and why: the peer test's tables.
 
-    That test imports PyTorch, which the site must not need, so its text is read and not run.
+    That test imports PyTorch, which the site must not need, so only its tables are evaluated.
     """
     tree = ast.parse(PEER_TEST.read_text(encoding="utf-8"))
-    constants: dict[str, Any] = {}
-    for node in tree.body:
-        target = getattr(node, "target", None) or (getattr(node, "targets", None) or [None])[0]
-        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(target, ast.Name):
-            constants[target.id] = node.value
-    rows = []
-    for table in ("DIFFERS", "REFUSED"):
-        entries = constants[table]
-        for key, value in zip(entries.keys, entries.values, strict=True):
-            value = constants.get(value.id, value) if isinstance(value, ast.Name) else value
-            name = ast.literal_eval(key) if table == "DIFFERS" else ""
-            rows.append((name, ast.literal_eval(value)))
-    return rows
+    tables = [node for node in tree.body if _is_table(node)]
+    found: dict[str, Any] = {}
+    exec(compile(ast.Module(tables, []), str(PEER_TEST), "exec"), found)
+    return [*found["DIFFERS"].items(), *(("", reason) for reason in found["REFUSED"].values())]
+
+
+def _is_table(node: ast.stmt) -> bool:
+    """Whether a statement is one of the two tables, or a sentence that they share."""
+    if isinstance(node, ast.AnnAssign):
+        return ast.unparse(node.target) in ("DIFFERS", "REFUSED")
+    return isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
