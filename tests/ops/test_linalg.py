@@ -220,6 +220,12 @@ def test_norms_overflow_and_underflow_only_where_they_must() -> None:
     assert bp.linalg.vector_norm(narrow).item() == float(np.float16(5e4))
 
 
+def test_the_words_of_pytorch() -> None:
+    x = bp.tensor([[3.0, 4.0], [6.0, 8.0]])
+    assert bp.linalg.vector_norm(x, dim=1, keepdim=True).tolist() == [[5.0], [10.0]]
+    assert bp.linalg.norm(x, dim=1).tolist() == [5.0, 10.0]
+
+
 def test_empty_norms() -> None:
     x = bp.zeros((2, 0))
     assert bp.linalg.vector_norm(x, axis=1).tolist() == [0.0, 0.0]

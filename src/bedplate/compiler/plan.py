@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,8 +119,11 @@ class Plan:
             first = regions
             if errors[0]:
                 return
+            started = time.perf_counter()
             for task in tasks:
                 task.run(slots, line)
+            if config.debug >= 2:
+                self.native.region_seconds[regions - 1] += time.perf_counter() - started
         self.native.run(slots, first)
         if config.debug:
             show_run(self.regions, self.native.region_seconds)

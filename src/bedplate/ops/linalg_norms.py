@@ -25,7 +25,7 @@ from bedplate.ops.exponential import pow_, sqrt
 from bedplate.ops.linalg_solving import inv
 from bedplate.ops.linalg_svd import svdvals
 from bedplate.ops.record import Op, Sample, apply, register
-from bedplate.ops.reduce import max_, min_, sum_
+from bedplate.ops.reduce import axis_words, max_, min_, sum_
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import floats, rough
 from bedplate.ops.statistics import kept_rule
@@ -121,6 +121,7 @@ def _order(name: str, order: Any, words: tuple[str, ...], x: Value) -> Any:
     return order
 
 
+@axis_words
 def vector_norm(
     x: Value,
     /,
@@ -226,6 +227,7 @@ def _extreme(values: Value, axis: int, largest: bool) -> Value:
     return max_(values, axis=axis) if largest else min_(values, axis=axis)
 
 
+@axis_words
 def norm(
     x: Value, ord: Any = None, axis: Axis = None, keepdims: bool = False, accumulate: Any = None
 ) -> Value:

@@ -215,6 +215,8 @@ def test_explain_and_debug_show_the_task(capfd: pytest.CaptureFixture[str]) -> N
     with bp.config(debug=2):
         y.realise()
     assert "numpy_inv x 1" in capfd.readouterr().err
+    seconds = last_plan().native.region_seconds
+    assert len(seconds) == 3 and seconds[1] > 1e-6  # the time of NumPy is its region's
 
 
 def _interrupted(x: Any) -> Any:
