@@ -34,7 +34,7 @@ EXPRESSIONS: dict[str, Callable[[], Any]] = {
     "decoding": lambda: bp.attention(bp.tensor(Q[:, :, :1]), bp.tensor(Q), bp.tensor(Q)),
     "sort by ranks": lambda: bp.sort(bp.tensor(X), axis=1, descending=True),
     "sort by digits": lambda: bp.argsort(bp.tensor(Q).reshape(2, 136), axis=1),
-    "top k": lambda: bp.topk(bp.tensor(Q).reshape(1, 272), 3, largest=False).values,
+    "top k": lambda: bp.topk(bp.tensor(np.tile(Q, 2).reshape(1, -1)), 3, largest=False).values,
     "search": lambda: bp.searchsorted(bp.sort(bp.tensor(X[0])), bp.tensor(X), side="right"),
     "cross entropy": lambda: bp.cross_entropy(bp.tensor(X), bp.tensor(TARGETS)),
 }

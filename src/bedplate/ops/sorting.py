@@ -30,8 +30,10 @@ from bedplate.ops.select_kernel import lower_top_k
 from bedplate.ops.sort_kernel import lower_sort
 from bedplate.ops.views import moveaxis, reshape, squeeze
 
-# up to this share of a row its first k elements are selected, else the row is sorted
-SMALL_K = 16
+# rows of this length, up to this share of them: the first k elements are selected in less time
+# than the row is sorted
+LEAST_LENGTH = 512
+SMALL_K = 32
 
 
 def _rule(name: str, dtype: DType | None = None) -> Any:
@@ -261,7 +263,7 @@ def topk(x: Value, k: int, axis: int = -1, largest: bool = True, sorted: bool = 
             ShapeError, "topk", f"k = {k} does not fit axis {axis} of size {length}", (x,),
             f"k may be 0 to {length}",
         )  # fmt: skip
-    if k * SMALL_K <= length:
+    if length >= LEAST_LENGTH and k * SMALL_K <= length:
         places = apply(TOP_K, (rows,), {"k": k, "descending": bool(largest)})
     else:
         places = narrow(apply(ARGSORT, (rows,), {"descending": bool(largest)}), 1, 0, k)
