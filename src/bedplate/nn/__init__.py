@@ -89,6 +89,7 @@ from bedplate.nn.losses import (
     TripletMarginWithDistanceLoss,
 )
 from bedplate.nn.module import Module
+from bedplate.nn.multihead import MultiheadAttention
 from bedplate.nn.normalisation import (
     BatchNorm1d,
     BatchNorm2d,
@@ -228,6 +229,7 @@ __all__ = [
     "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
+    "MultiheadAttention",
     "NLLLoss",
     "PReLU",
     "PairwiseDistance",

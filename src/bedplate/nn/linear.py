@@ -61,9 +61,11 @@ class Linear(Module):
 class Embedding(Module):
     """Rows of a trained table, by index.
 
-    weight   (num_embeddings, embedding_dim), from init(shape, dtype); standard normal by default
-    ids      integers of any shape -> (*shape, embedding_dim)
-    raises   IndexError for an index outside the table
+    weight       (num_embeddings, embedding_dim), from init(shape, dtype); standard normal by
+                 default
+    padding_idx  the row of this id starts as zeros and gets no gradient
+    ids          integers of any shape -> (*shape, embedding_dim)
+    raises       IndexError for an index outside the table
     """
 
     def __init__(
@@ -72,13 +74,17 @@ class Embedding(Module):
         embedding_dim: int,
         dtype: DType = float32,
         init: Initialiser | None = None,
+        padding_idx: int | None = None,
     ) -> None:
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        init = init or _standard_normal
-        self.weight = Parameter(init((num_embeddings, embedding_dim), dtype))
+        self.padding_idx = padding_idx
+        weight = (init or _standard_normal)((num_embeddings, embedding_dim), dtype)
+        if padding_idx is not None:
+            weight[padding_idx] = 0.0
+        self.weight = Parameter(weight)
 
     def forward(self, ids: Tensor) -> Tensor:
-        return functional.embedding(ids, self.weight)
+        return functional.embedding(ids, self.weight, self.padding_idx)
 
     def extra_repr(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}"

@@ -126,17 +126,28 @@ def _composed(
     scale: float,
     generator: Generator | None,
 ) -> Tensor:
-    dtype = query.dtype
-    if dtype.itemsize == 2:
-        query, key, value = (x.astype(float32) for x in (query, key, value))
-    scores = _by_head(query, key.transpose(-1, -2)) * scale  # (..., H, T, S)
+    weights = attention_weights(query, key, attn_mask, dropout_p, is_causal, scale, generator)
+    return _by_head(weights, value.astype(weights.dtype)).astype(query.dtype)  # (..., H, T, V)
+
+
+def attention_weights(
+    query: Tensor,
+    key: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float,
+    generator: Generator | None = None,
+) -> Tensor:
+    """(..., H, T, S), float32 or better: the weight of each key for each query."""
+    if query.dtype.itemsize == 2:
+        query, key = query.astype(float32), key.astype(float32)
+    scores = _by_head(query, key.transpose(-1, -2)) * scale
     if is_causal:
         positions = arange(scores.shape[-2], device=query.device).reshape((-1, 1))
         attn_mask = positions >= arange(scores.shape[-1], device=query.device)
     weights = _weights(scores, attn_mask)
-    if dropout_p:
-        weights = dropout(weights, dropout_p, generator=generator)
-    return _by_head(weights, value).astype(dtype)  # (..., H, T, V)
+    return dropout(weights, dropout_p, generator=generator) if dropout_p else weights
 
 
 def _by_head(x: Tensor, y: Tensor) -> Tensor:

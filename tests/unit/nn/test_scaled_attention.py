@@ -156,3 +156,18 @@ def test_refusals() -> None:
     for error, text, call in cases:
         with pytest.raises(error, match=text):
             call()
+
+
+def test_heads_must_divide() -> None:
+    with pytest.raises(ShapeError, match="MultiheadAttention: 3 heads do not divide 8"):
+        bp.nn.MultiheadAttention(8, 3)
+
+
+def test_dropout_of_a_module_ends_with_training() -> None:
+    module = bp.nn.MultiheadAttention(8, 2, dropout=0.5)
+    x = bp.tensor(RNG.normal(size=(6, 8)).astype(np.float32))
+    first, second = (module(x, x, x)[0].numpy() for _ in range(2))
+    assert (first != second).any()
+    module.eval()
+    first, second = (module(x, x, x, need_weights=False)[0].numpy() for _ in range(2))
+    np.testing.assert_array_equal(first, second)
