@@ -161,3 +161,14 @@ def test_the_context_reaches_calls_not_what_they_are_made_of() -> None:
         inside = bp.layer_norm(x), bp.softmax(x, -1)
     for a, b in zip(inside, (bp.layer_norm(x), bp.softmax(x, -1)), strict=True):
         assert a.numpy().tobytes() == b.numpy().tobytes()
+
+
+@pytest.mark.parametrize("dtype", [bp.bfloat16, bp.float32, bp.float64])
+@pytest.mark.parametrize("shape", [(7, 3), (130, 17), (40_000, 5), (0, 4), (64, 1)])
+def test_the_same_bits_in_any_layout(dtype: Any, shape: Any) -> None:
+    array = (ill(shape[0] * shape[1] + 2, np.float64)[: shape[0] * shape[1]]).reshape(shape)
+    x = bp.tensor(array).astype(dtype)
+    along = x.sum(axis=0, accumulate="compensated")
+    copied = bp.tensor(np.ascontiguousarray(x.numpy().T)).sum(axis=1, accumulate="compensated")
+    stepped = bp.tensor(np.repeat(x.numpy(), 2, axis=1))[:, ::2].sum(0, accumulate="compensated")
+    assert along.numpy().tobytes() == copied.numpy().tobytes() == stepped.numpy().tobytes()

@@ -34,9 +34,11 @@ from bedplate.kernel import (
     iota,
     kernel,
     load,
+    local,
     loop,
     minimum,
     ptr,
+    scatter,
     select,
     splat,
     store,
@@ -44,6 +46,7 @@ from bedplate.kernel import (
     var,
     word_int,
     word_pointer,
+    zeros,
 )
 from bedplate.kernel.maths.double_word import Pair, two_product, two_sum
 from bedplate.kernel.types import Type
@@ -65,9 +68,12 @@ def lower_sum(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any 
     blocks = max(-(-length // BLOCK), 1)
     given = from_dtype(x.dtype)
     pairs = builder.temp(2 * rows * blocks * _wide(given).itemsize, "pairs")
+    across = x.strides[0] == 1 != x.strides[1] and rows > 1  # neighbours are of different rows
+    groups = -(-rows // _lanes(given)) if across else rows
+    kernel = make_column_sums(given) if across else make_block_sums(given, x.strides[1] == 1)
     builder.launch(
-        make_block_sums(given, x.strides[1] == 1), [x, *x.strides, length, blocks, pairs],
-        rows * blocks, reads=[x.buffer], writes=[pairs], flops=7.0 * rows * length,
+        kernel, [x, *x.strides, length, blocks, pairs, rows], groups * blocks,
+        reads=[x.buffer], writes=[pairs], flops=7.0 * rows * length,
         nbytes=float(rows * length * x.dtype.itemsize), name="compensated_sum",
     )  # fmt: skip
     builder.launch(
@@ -97,6 +103,10 @@ def _wide(given: Type) -> Type:
     return f32 if given.bits == 16 else given
 
 
+def _lanes(given: Type) -> int:
+    return LINE_BYTES // _wide(given).itemsize
+
+
 def _joined(x: Pair, y: Pair) -> Pair:
     """The sum of two pairs."""
     high, lost = two_sum(x[0], y[0])
@@ -111,7 +121,10 @@ def _result(pair: Pair, lanes: int | None = None) -> Value:
 
 
 def _lanes_joined(pair: Pair, lanes: int) -> Pair:
-    parts = [(extract(pair[0], lane), extract(pair[1], lane)) for lane in range(lanes)]
+    return _tree([(extract(pair[0], i), extract(pair[1], i)) for i in range(lanes)])
+
+
+def _tree(parts: list[Pair]) -> Pair:
     while len(parts) > 1:
         parts = [_joined(parts[i], parts[i + 1]) for i in range(0, len(parts), 2)]
     return parts[0]
@@ -129,8 +142,7 @@ def _vector(place: Value, step: Value | None, lanes: int, mask: Value) -> Value:
 @functools.cache
 def make_block_sums(given: Type, adjacent: bool) -> Any:
     """pairs[item] = the sum of a block of a row."""
-    wide = _wide(given)
-    lanes = LINE_BYTES // wide.itemsize
+    wide, lanes = _wide(given), _lanes(given)
 
     @kernel
     def block_sums(args: ptr(i64), begin: i64, end: i64, worker: i64):
@@ -161,6 +173,45 @@ def make_block_sums(given: Type, adjacent: bool) -> Any:
 
 
 @functools.cache
+def make_column_sums(given: Type) -> Any:
+    """The same sums, to the bit, for rows whose elements are neighbours: a vector takes many rows.
+
+    The pair that a lane of a vector has there is a place in a local array here.
+    """
+    wide, lanes = _wide(given), _lanes(given)
+    places = lanes * UNROLL
+
+    @kernel
+    def column_sums(args: ptr(i64), begin: i64, end: i64, worker: i64):
+        x, step = word_pointer(args, 0, given), word_int(args, 2)
+        length, blocks, rows = word_int(args, 3), word_int(args, 4), word_int(args, 6)
+        pairs = word_pointer(args, 5, wide)
+        highs, lows = local(wide, places * lanes), local(wide, places * lanes)
+        for item in loop(begin, end):
+            row, first = item // blocks * lanes, item % blocks * BLOCK
+            mask = tail_mask(rows - row, lanes)
+            for place in loop(places):
+                store(highs + place * lanes, zeros(wide, lanes))
+                store(lows + place * lanes, zeros(wide, lanes))
+            for column in loop(first, minimum(first + BLOCK, length)):
+                term = _vector(x + (row + column * step), None, lanes, mask)
+                place = (column - first) % places * lanes
+                total, lost = two_sum(load(highs + place, lanes), term)
+                store(highs + place, total)
+                store(lows + place, load(lows + place, lanes) + lost)
+            parts = []
+            for lane in range(lanes):
+                here = [(lane + u * lanes) * lanes for u in range(UNROLL)]
+                known = [(load(highs + at, lanes), load(lows + at, lanes)) for at in here]
+                parts.append(functools.reduce(_joined, known))
+            target = pairs + 2 * (row * blocks + item % blocks)
+            for offset, part in enumerate(_tree(parts)):
+                scatter(target + offset, iota(i64, lanes) * splat(2 * blocks, lanes), part, mask)
+
+    return column_sums
+
+
+@functools.cache
 def make_row_sums(given: Type) -> Any:
     """out[row] = the sum of the row's pairs, in order."""
     wide = _wide(given)
@@ -184,8 +235,7 @@ def make_row_sums(given: Type) -> Any:
 @functools.cache
 def make_products(given: Type, adjacent: bool) -> Any:
     """A row of the product: vectors of neighbouring columns, each added up over k in order."""
-    wide = _wide(given)
-    lanes = LINE_BYTES // wide.itemsize
+    wide, lanes = _wide(given), _lanes(given)
 
     @kernel
     def products(args: ptr(i64), begin: i64, end: i64, worker: i64):
