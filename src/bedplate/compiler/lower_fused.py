@@ -160,8 +160,10 @@ class FusedLowering(LayoutBuilder):
         if not isinstance(value, Load) or value.index is not None:
             return False
         use = self.uses[value.access]
-        whole = use.offset == 0 and use.dims == target.dims and use.itemsize == target.itemsize
-        return whole and last.get(i, -1) <= program.stages[entry.value]
+        # a region of the target may be as large as what it is read from, and lie elsewhere
+        same = use.dims == target.dims and use.offset == target.offset == 0
+        same = same and use.itemsize == target.itemsize
+        return same and last.get(i, -1) <= program.stages[entry.value]
 
     def _combine(self, node: Node, parts: int, partial: BufferRef) -> None:
         value = self.values[self.ids[node]]

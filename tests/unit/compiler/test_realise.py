@@ -144,3 +144,13 @@ def test_debug_output_grows_with_the_level(capfd):
     assert "map_multiply_exp x 1" in one and "GB/s" not in one
     assert "GB/s" in two and "pass fold" not in two
     assert "pass expand_composed" in three and "= multiply(%0" in three
+
+
+def test_a_piece_of_a_temporary_is_not_written_over_what_another_piece_reads():
+    """A column is moved to the end of the buffer that the columns come from."""
+    a = np.arange(30.0).reshape(5, 6)
+    turned = [bp.concat([x[:, 1:], x[:, :1]], 1) for x in (bp.tensor(a) * 2, bp.tensor(a) * 3)]
+    wanted = np.roll(a, -1, 1)
+    np.testing.assert_array_equal(
+        bp.concat(turned, 0).numpy(), np.concatenate([wanted * 2, wanted * 3])
+    )
