@@ -1,8 +1,8 @@
 """Interchange: how NumPy, other libraries and Python's buffers see a tensor.
 
 What is given out without a copy is read only: values never alias, so nobody may change one from
-outside. A copy can be written. There is no `__array_interface__`: it would keep the tensor alive,
-which may be bound to another value meanwhile, and not the memory that it described.
+outside. A copy can be written. What is shared keeps the memory alive and not the tensor, which may
+be bound to another value meanwhile.
 """
 
 from __future__ import annotations
@@ -45,6 +45,18 @@ class Interchange:
                 "forbids it\n  leave one of them out, or convert first with .astype(...)"
             )
         return rounded(array, np.dtype(dtype))
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """The memory in NumPy's older words, for libraries that ask in these.
+
+        raises  AttributeError for bfloat16, which they do not have: NumPy then asks `__array__`
+        """
+        array = _shown(self)
+        if array.dtype == bfloat16.numpy:
+            raise AttributeError("__array_interface__: there is no word for bfloat16")
+        # an object as data, and not an address: whoever reads it holds it
+        return {"shape": array.shape, "typestr": array.dtype.str, "data": array, "version": 3}
 
     def __array_function__(self, function: Any, types: Any, given: Any, named: Any) -> Any:
         if any(tensor.requires_grad for tensor in _tensors_in((given, named))):
