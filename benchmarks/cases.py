@@ -11,7 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kinds import KINDS, Arrays, Parameters
+from benchmarks.kinds import KINDS as PLAIN_KINDS
+from benchmarks.kinds import Arrays, Parameters
+from benchmarks.spatial import SPATIAL
+
+KINDS = {**PLAIN_KINDS, **SPATIAL}
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,38 @@ def _attention_cases() -> list[Case]:
     ]
 
 
+def _image_case(name: str, kind: str, backward: bool, **numbers: Any) -> Case:
+    suffix = "fwdbwd" if backward else "fwd"
+    numbers = {"backward": True, **numbers} if backward else numbers
+    return Case(f"image/{name}-{suffix}", kind, numbers, tolerance=1e-3)
+
+
+def _convolution(name: str, *numbers: int, **more: Any) -> list[Case]:
+    names = ("batch", "channels", "size", "out", "window", "stride", "padding")
+    given = dict(zip(names, numbers, strict=True))
+    return [_image_case(name, "convolution", back, **given, **more) for back in (False, True)]
+
+
+def _image_cases() -> list[Case]:
+    images = {"batch": 8, "channels": 64, "size": 64}
+    window = {"window": 3, "stride": 2}
+    return [
+        *_convolution("conv-64x56-3x3", 8, 64, 56, 64, 3, 1, 1),
+        *_convolution("conv-256x14-3x3", 8, 256, 14, 256, 3, 1, 1),
+        *_convolution("conv-512x7-3x3", 8, 512, 7, 512, 3, 1, 1),
+        *_convolution("conv-3x224-7x7-s2", 4, 3, 224, 64, 7, 2, 3),
+        *_convolution("conv-64x56-1x1", 8, 64, 56, 256, 1, 1, 0),
+        *_convolution("conv-128x56-depthwise", 8, 128, 56, 128, 3, 1, 1, groups=128),
+        *(
+            _image_case(f"{mode}-pool", "pool", back, mode=mode, **images, **window)
+            for mode in ("max", "avg")
+            for back in (False, True)
+        ),
+        *(_image_case("batch-norm", "batch_norm", back, **images) for back in (False, True)),
+        *(_image_case("bilinear", "resample", back, factor=2, **images) for back in (False, True)),
+    ]
+
+
 def _dispatch_cases() -> list[Case]:
     return [
         Case("dispatch/add8x8", "add"),
@@ -194,6 +230,7 @@ def all_cases() -> list[Case]:
         *_elementwise_cases(),
         *_row_cases(),
         *_attention_cases(),
+        *_image_cases(),
         *_dispatch_cases(),
         *_training_cases(),
     ]

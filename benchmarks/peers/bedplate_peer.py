@@ -107,6 +107,31 @@ def normal(p: Any, inputs: Any) -> Any:
     return _without_gradient(lambda: bp.random.normal((p["n"],)))
 
 
+def _image(p: Any, inputs: Any, function: Any) -> Any:
+    tensors = _tensors(inputs)
+    if p.get("backward"):
+        return _with_gradient(function, tensors[:-1], tensors[-1])
+    return _without_gradient(function, *tensors)
+
+
+def convolution(p: Any, inputs: Any) -> Any:
+    more = {"stride": p["stride"], "padding": p["padding"], "groups": p.get("groups", 1)}
+    return _image(p, inputs, lambda x, w: F.conv2d(x, w, **more))
+
+
+def pool(p: Any, inputs: Any) -> Any:
+    function = F.max_pool2d if p["mode"] == "max" else F.avg_pool2d
+    return _image(p, inputs, lambda x: function(x, p["window"], p["stride"]))
+
+
+def batch_norm(p: Any, inputs: Any) -> Any:
+    return _image(p, inputs, lambda x: F.batch_norm(x, None, None, training=True))
+
+
+def resample(p: Any, inputs: Any) -> Any:
+    return _image(p, inputs, lambda x: F.interpolate(x, None, p["factor"], "bilinear"))
+
+
 def transpose(p: Any, inputs: Any) -> Any:
     return _without_gradient(lambda x: x.mT, *_tensors(inputs))
 

@@ -96,6 +96,31 @@ def normal(p: Any, inputs: Any) -> Any:
     return _without_gradient(lambda: torch.randn(p["n"]))
 
 
+def _image(p: Any, inputs: Any, function: Any) -> Any:
+    if p.get("backward"):
+        *leaves, grad = inputs
+        return _with_gradient(function, [_leaf(x) for x in leaves], torch.from_numpy(grad))
+    return _without_gradient(function, *(torch.from_numpy(x) for x in inputs))
+
+
+def convolution(p: Any, inputs: Any) -> Any:
+    more = {"stride": p["stride"], "padding": p["padding"], "groups": p.get("groups", 1)}
+    return _image(p, inputs, lambda x, w: F.conv2d(x, w, **more))
+
+
+def pool(p: Any, inputs: Any) -> Any:
+    function = F.max_pool2d if p["mode"] == "max" else F.avg_pool2d
+    return _image(p, inputs, lambda x: function(x, p["window"], p["stride"]))
+
+
+def batch_norm(p: Any, inputs: Any) -> Any:
+    return _image(p, inputs, lambda x: F.batch_norm(x, None, None, training=True))
+
+
+def resample(p: Any, inputs: Any) -> Any:
+    return _image(p, inputs, lambda x: F.interpolate(x, None, p["factor"], "bilinear"))
+
+
 def transpose(p: Any, inputs: Any) -> Any:
     return _without_gradient(lambda x: x.T.contiguous(), torch.from_numpy(inputs[0]))
 
