@@ -187,8 +187,8 @@ def _repeats(repeats: Any) -> np.ndarray[Any, Any]:
 
 def diff(
     x: Value,
-    axis: int = -1,
     n: int = 1,
+    axis: int = -1,
     prepend: Value | None = None,
     append: Value | None = None,
 ) -> Value:
@@ -196,6 +196,7 @@ def diff(
 
     x                numbers; bools give whether neighbours differ
     n                how often; each time the axis is one shorter, down to 0
+    axis             which; by default the last
     prepend, append  put before and behind x first; a number stands for one slice of it
     raises           ValueError for a negative n; ShapeError for a value without axes
     >>> import bedplate as bp
