@@ -222,3 +222,12 @@ def test_comparison_with_foreign_objects_is_left_to_python() -> None:
     assert (zeros(2) == None) is False  # noqa: E711
     assert (zeros(2) != "a") is True
     assert (np.zeros(2) == zeros(2)).tolist() == [True, True]
+
+
+@pytest.mark.parametrize("foreign", [None, 1.0, "x", [1.0], np.ones(3)])
+def test_what_is_no_tensor_is_refused_by_name(foreign: Any) -> None:
+    kind = type(foreign).__name__
+    for name in ("sum", "max", "mean", "softmax", "cumsum", "flip"):
+        if name != "flip" or not isinstance(foreign, np.ndarray):
+            with pytest.raises(TypeError, match=rf"{name}: expected a tensor, got {kind}"):
+                getattr(bp, name)(foreign)

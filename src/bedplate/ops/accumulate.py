@@ -34,7 +34,7 @@ from bedplate.graph.node import Attributes, Node, Shape
 from bedplate.ops.build import Value, as_type
 from bedplate.ops.compensated import lower_sum
 from bedplate.ops.elementwise import parted
-from bedplate.ops.record import Op, apply, each_element, register
+from bedplate.ops.record import Op, apply, each_element, refuse_foreign, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats
 from bedplate.ops.views import broadcast_to, moveaxis, reshape
@@ -61,6 +61,8 @@ def accumulation(op: str, accumulate: Any, x: Value) -> str:
     if word not in ACCUMULATE:
         expected = ", ".join(map(repr, ACCUMULATE))
         raise ValueError(f"{op}: accumulate={accumulate!r}\n  expected one of {expected}, or None")
+    if not hasattr(x, "_apply"):
+        refuse_foreign(op, (x,))
     dtype = real_dtype(x.dtype)
     if not dtype.is_float or word == "float32" or (word == "float64" and dtype is float64):
         return ""

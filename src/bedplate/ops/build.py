@@ -14,7 +14,7 @@ from bedplate.dtypes import DType, bool_, float32, promote, real_dtype, scalar_d
 from bedplate.errors import AxisError, DTypeError, ShapeError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Shape
 from bedplate.ops.leaves import constant
-from bedplate.ops.record import REGISTRY, Op
+from bedplate.ops.record import REGISTRY, Op, refuse_foreign
 from bedplate.ops.refusal import refuse_inputs
 
 Value = Any  # a Tensor, a Node, or a Python number where another argument is a value
@@ -183,7 +183,11 @@ def normalised_axes(op: str, axis: int | tuple[int, ...] | None, value: Any) -> 
 
     raises AxisError for an axis that does not exist, ShapeError for one that comes twice
     """
-    ndim = len(value.shape)
+    try:
+        ndim = len(value.shape)
+    except AttributeError:
+        refuse_foreign(op, (value,))
+        raise
     if axis is None:
         return tuple(range(ndim))
     if type(axis) is int and -ndim <= axis < ndim:

@@ -143,5 +143,21 @@ def apply(op: Op, inputs: tuple[Any, ...], attributes: Attributes = NO_ATTRIBUTE
 
     The same text therefore serves as a user's function, as the expansion of a composed op and
     as a gradient: what the first input is decides.
+
+    raises TypeError if that is neither
     """
-    return inputs[0]._apply(op, inputs, attributes)
+    try:
+        return inputs[0]._apply(op, inputs, attributes)
+    except AttributeError:
+        refuse_foreign(op.name, inputs)
+        raise
+
+
+def refuse_foreign(op: str, inputs: tuple[Any, ...]) -> None:
+    """raises TypeError if the first that is no value of ours is to blame"""
+    for value in inputs:
+        if not hasattr(value, "_apply"):
+            kind = type(value).__name__
+            raise TypeError(
+                f"{op}: expected a tensor, got {kind}; make one with bp.tensor(...)"
+            ) from None

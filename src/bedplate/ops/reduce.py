@@ -23,7 +23,7 @@ from bedplate.ops.build import Value, as_type, normalised_axes, number
 from bedplate.ops.comparison import equal, logical_and, logical_or, not_equal
 from bedplate.ops.complex_parts import conj
 from bedplate.ops.elementwise import NUMBERS, parted, refuse_dtype, widened
-from bedplate.ops.record import NoGradient, Op, Sample, apply, register
+from bedplate.ops.record import NoGradient, Op, Sample, apply, refuse_foreign, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.regions import concat, slice_
 from bedplate.ops.samples import bools, floats, integers, mixed
@@ -252,7 +252,11 @@ def axis_words(function: Callable[..., Value]) -> Callable[..., Value]:
                     name = function.__name__.strip("_")
                     raise TypeError(f"{name}: {ours} and {theirs} are one argument; give one")
                 named[ours] = named.pop(theirs)
-        return function(x, *arguments, **named)
+        try:
+            return function(x, *arguments, **named)
+        except AttributeError:
+            refuse_foreign(function.__name__.strip("_"), (x,))
+            raise
 
     reduction.other_words = OTHER_WORDS  # type: ignore[attr-defined]  # for the types of users
     return reduction
