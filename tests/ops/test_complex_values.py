@@ -85,6 +85,17 @@ def test_a_function_is_within_a_few_ulp(name: str, dtype: Any, sweep: str) -> No
     assert error <= ULPS, f"{name}{place}: {error} ulp"
 
 
+@pytest.mark.parametrize("name", ["exp", "exp2", "expm1", "sinh", "cosh", "sin", "cos"])
+def test_a_finite_result_is_found_where_the_exponential_overflows(name: str) -> None:
+    """The cosine of pi / 2 - 1e-5 brings e^715 back among the numbers."""
+    for dtype, ends in ((np.complex128, (708, 711, 715)), (np.complex64, (87, 89, 93))):
+        z = np.array([complex(s * x, y) for x in ends for y in (1.57078, 2.0) for s in (1, -1)])
+        z = z / math.log(2) if name == "exp2" else z
+        z = (z.imag + 1j * z.real if name in ("sin", "cos") else z).astype(dtype)
+        error, place = ulps(name, z, getattr(bp, name)(bp.tensor(z)).numpy())
+        assert error <= ULPS, f"{name}{place}: {error} ulp"
+
+
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_division_is_within_a_few_ulp_at_any_size(dtype: Any, sweep: str) -> None:
     z = points(dtype, 8 if sweep == "quick" else 400)

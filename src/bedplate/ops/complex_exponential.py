@@ -7,6 +7,7 @@ relative to |y|, in units of its last place, for parts up to 100; the tests meas
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -48,17 +49,18 @@ def bits(x: Any) -> int:
     return int(np.finfo(x.dtype.numpy).nmant) + 1
 
 
-def _spiral(x: Any, phase: Any, wave: Pair, base: float, power: Any) -> Pair:
-    """base**x (cos(phase) + i sin(phase)), also where base**x alone overflows.
+def _spiral(x: Any, phase: Any, wave: Pair, power: Any, grown: Callable[[float], float]) -> Pair:
+    """power(x) (cos(phase) + i sin(phase)), also where power(x) alone overflows.
 
     phase  an angle of 0 gives exactly itself as the imaginary part
     wave   its cosine and sine
+    power  exp or exp2, and `grown` the same of Python numbers
     """
     width = x.dtype.itemsize
     shift = SHIFT[width]
-    is_far = x > SPLIT[width] / math.log(base)
+    is_far = x > SPLIT[width] / math.log(grown(1.0))
     size = power(where(is_far, subtract(x, shift), x))
-    factor = where(is_far, number(x, base**shift), number(x, 1.0))
+    factor = where(is_far, number(x, grown(shift)), number(x, 1.0))
     lost = logical_and(logical_not(comparison.isfinite(phase)), comparison.isinf(x))
     re = multiply(multiply(size, wave.re), factor)
     im = multiply(multiply(size, wave.im), factor)
@@ -70,7 +72,7 @@ def _spiral(x: Any, phase: Any, wave: Pair, base: float, power: Any) -> Pair:
 @complex_form(exponential.exp)
 def exp_(z: Pair) -> Pair:
     """e^x (cos y + i sin y); at most 2 ulp off."""
-    return _spiral(z.re, z.im, Pair(cos(z.im), sin(z.im)), math.e, exp)
+    return _spiral(z.re, z.im, Pair(cos(z.im), sin(z.im)), exp, math.exp)
 
 
 @complex_form(exponential.exp2)
@@ -83,7 +85,7 @@ def exp2_(z: Pair) -> Pair:
     small = logical_and(comparison.isfinite(rest), abs(rest) < 0.5)
     rest = where(small, rest, number(rest, 0.0))
     wave = Pair(subtract(wave.re, multiply(rest, wave.im)), add(wave.im, multiply(rest, wave.re)))
-    return _spiral(z.re, angle, wave, 2.0, exp2)
+    return _spiral(z.re, angle, wave, exp2, math.exp2)
 
 
 @complex_form(exponential.expm1)
