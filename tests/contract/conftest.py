@@ -1,4 +1,4 @@
-"""The numeric contract holds in every place: on each device, and with fusion on and off."""
+"""The numeric contract holds on each device, with fusion on and off, and with all switches off."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import pytest
 import bedplate as bp
 from bedplate.devices.device import BACKENDS
 
-# the reference device computes one operation after the other: there is nothing to fuse
+PLAIN = {"fusion": False, "folding": False, "cse": False, "algebra": False, "threads": False}
+WAYS: dict[str, dict[str, bool]] = {"": {}, "-unfused": {"fusion": False}, "-plain": PLAIN}
+# the reference device computes one operation after the other: there is nothing to switch off
 PLACES = [
-    (name, fusion) for name in sorted(BACKENDS) for fusion in (True, False)
-    if fusion or name != "reference"
-]  # fmt: skip
+    (name, way) for name in sorted(BACKENDS) for way in WAYS if not way or name != "reference"
+]
 
 
-@pytest.fixture(params=PLACES, ids=lambda place: place[0] + ("" if place[1] else "-unfused"))
+@pytest.fixture(params=PLACES, ids="".join)
 def device(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A device, with fusion on or off for the test."""
-    name, fusion = request.param
-    with bp.config(fusion=fusion):
+    """A device, with what makes it fast switched on or off for the test."""
+    name, way = request.param
+    with bp.config(**WAYS[way]):
         yield bp.Device(name)
