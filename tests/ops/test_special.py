@@ -124,7 +124,7 @@ def test_limits(device: Any) -> None:
         (S.digamma, [-1, -0.0, 0, INF, NAN], [NAN, INF, -INF, INF, NAN]),
         (lambda x: S.polygamma(1, x), [-1, 0, INF, NAN], [INF, INF, 0, NAN]),
         (lambda x: S.polygamma(2, x), [-1, 0, INF, NAN], [NAN, -INF, 0, NAN]),
-        (lambda x: S.zeta(2, x), [-1, 0, INF, NAN], [NAN, INF, 0, NAN]),
+        (lambda x: S.zeta(2, x), [-1, -0.5, 0, INF, NAN], [INF, NAN, INF, 0, NAN]),
         (lambda s: S.zeta(s, s * 0 + 1), [1, 0.5, NAN], [INF, NAN, NAN]),
         (S.i0, [-INF, 0, 800, NAN], [INF, 1, INF, NAN]),
         (S.i1, [-INF, 0, 800, NAN], [-INF, 0, INF, NAN]),

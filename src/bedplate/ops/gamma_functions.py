@@ -186,7 +186,7 @@ def _zeta(m: World, s: Any, q: Any) -> Any:
         factor = factor * ((s + 2 * k + 1) * (s + 2 * k + 2))
     rest = end / (s - 1) + 0.5 + polynomial(terms, square) / end
     total = m.where(q == math.inf, 0.0, total + power * rest)
-    return m.where(q > 0, total, m.where(q == 0, math.inf, q * math.nan))
+    return m.where(q > 0, total, m.where(q == m.round(q), math.inf, q * math.nan))
 
 
 def _zeta_of_values(m: World, s: Any, q: Any) -> Any:
@@ -221,7 +221,8 @@ def zeta(s: Value, q: Value) -> Value:
     """Hurwitz's zeta function: y = the sum over k >= 0 of (q + k)^-s.
 
     s        a number or floats; at 1 the sum is inf, below NaN
-    q        floats, broadcasts with s; positive; at 0 the sum is inf, below NaN
+    q        floats, broadcasts with s; positive; at 0 and the negative integers the sum is inf,
+             elsewhere below 0 it is NaN
     returns  error 8 units; q has a gradient, s has none
     raises   GradientError for an s that requires a gradient
     source   Euler's and Maclaurin's formula

@@ -215,7 +215,7 @@ def cross_entropy(
     check_reduction("cross_entropy", reduction)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing = {label_smoothing} is not in [0, 1]")
-    logits = _classes_last("cross_entropy", logits, targets, axis)
+    logits = _classes_last("cross_entropy", logits, targets, axis, shares=True)
     if targets.dtype.is_float:
         targets = _moved(targets, axis)
         return _shares_loss(logits, targets, weight, reduction, label_smoothing, z_loss)
@@ -244,19 +244,25 @@ def _moved(x: Value, axis: int | None) -> Value:
     return x if place in (-1, len(x.shape) - 1) else moveaxis(x, place, -1)
 
 
-def _classes_last(op: str, x: Value, targets: Value, axis: int | None) -> Value:
-    """x with its axis of classes last, once the shapes are found to match."""
+def _classes_last(
+    op: str, x: Value, targets: Value, axis: int | None, shares: bool = False
+) -> Value:
+    """x with its axis of classes last, once the shapes are found to match.
+
+    shares   the targets may be floats of the shape of x
+    """
     named = {"logits": x, "targets": targets}
     if not x.shape:
         refuse(ShapeError, op, "the logits have no axis of classes", named)
     place = normalised_axis(op, _class_axis(x, axis), len(x.shape), x)
     others = (*x.shape[:place], *x.shape[place + 1 :])
-    if targets.shape != (x.shape if targets.dtype.is_float else others):
-        advice = [f"classes lie along axis {place}; expected one target for each place {others}"]
+    as_shares = shares and targets.dtype.is_float and targets.shape == x.shape
+    if not as_shares and targets.shape != others:
+        advice = [f"classes lie along axis {place}; expected one target for each row {others}"]
         if targets.shape == x.shape[:-1]:
             advice.append("try axis=-1 if the classes are the last axis of the logits")
         refuse(ShapeError, op, "the shapes do not match", named, *advice)
-    if not x.dtype.is_float or not (targets.dtype.is_integer or targets.dtype.is_float):
+    if not (x.dtype.is_float and (as_shares or targets.dtype.is_integer)):
         refuse(DTypeError, op, "expected float logits, integer targets", named)
     return _moved(x, place)
 
