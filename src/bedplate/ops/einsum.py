@@ -81,7 +81,8 @@ def einsum(subscripts: Any, *operands: Any) -> Value:
         second, first = terms.pop(j), terms.pop(i)
         order = result if not terms else None
         terms.append(_contracted(first, second, wanted | _labels_of(terms), order))
-    return as_type(_arranged(terms[0], result), dtype)
+    total = as_type(_arranged(terms[0], result), dtype)
+    return total._alias() if any(total is value for value in values) else total
 
 
 def _labels_of(terms: Sequence[Term]) -> frozenset[str]:
@@ -181,7 +182,7 @@ def _check_sizes(text: str, inputs: list[Labels], values: tuple[Value, ...]) -> 
                     ShapeError, "einsum", f"{name} in {text!r} has sizes {known} and {size}", values
                 )
             sizes[label] = max(known, size) if 0 not in (known, size) else 0
-        for label in set(labels):
+        for label in set(labels) if len(set(labels)) < len(labels) else ():
             own = {s for x, s in zip(labels, value.shape, strict=True) if x == label}
             if len(own) > 1:
                 refuse_inputs(
@@ -196,6 +197,8 @@ def _check_sizes(text: str, inputs: list[Labels], values: tuple[Value, ...]) -> 
 
 def _without_ones(term: Term) -> Term:
     """Without axes of size 1: there is nothing to sum, and what others have is repeated."""
+    if 1 not in term.value.shape:
+        return term
     kept = [i for i, size in enumerate(term.value.shape) if size != 1]
     value = reshape(term.value, tuple(term.value.shape[i] for i in kept))
     return Term(value, tuple(term.labels[i] for i in kept))
@@ -228,6 +231,8 @@ def _summed(term: Term, kept: frozenset[str]) -> Term:
 
 def _arranged(term: Term, result: Labels) -> Value:
     """The value with its axes in the order of the result, each there."""
+    if term.labels == result:
+        return term.value
     missing = [label for label in result if label not in term.labels]
     value = permute(term.value, tuple(term.labels.index(x) for x in result if x not in missing))
     if missing:  # those of size 1
@@ -305,8 +310,11 @@ def _product(
     x = _matrices(a, stack, 0, outer_rows, len(outer_columns), rows, inner)
     y = _matrices(b, stack, len(outer_rows), outer_columns, 0, inner, columns)
     labels = (*stack, *outer_rows, *outer_columns, *rows, *columns)
+    value = matmul(x, y)
+    if len(rows) == len(columns) == 1:
+        return Term(value, labels)
     sizes = {label: term.size(label) for term in (a, b) for label in term.labels}
-    return Term(reshape(matmul(x, y), tuple(sizes[x] for x in labels)), labels)
+    return Term(reshape(value, tuple(sizes[label] for label in labels)), labels)
 
 
 def _is_joined(term: Term, labels: Sequence[str]) -> bool:
@@ -339,7 +347,9 @@ def _matrices(
 ) -> Value:  # fmt: skip
     """The value as stacks of matrices, with axes of size 1 where the other operand has more."""
     order = (*stack, *outer, *first, *second)
-    value = permute(term.value, tuple(term.labels.index(label) for label in order))
+    value = _arranged(term, order)
+    if len(first) == len(second) == 1 and not ones and not ones_after:
+        return value
     sizes = [[term.size(label) for label in part] for part in (stack, outer, first, second)]
     before = (*sizes[0], *(1,) * ones, *sizes[1], *(1,) * ones_after)
     return reshape(value, (*before, math.prod(sizes[2]), math.prod(sizes[3])))
