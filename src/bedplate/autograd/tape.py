@@ -242,10 +242,12 @@ def _spread(entry: Any, grad: Any, grads: dict[Any, Any], wrap: Wrap, create: bo
     if watcher is None:
         found = _input_gradients(entry, grad, wrap, create)
     else:
-        watcher.differentiating = entry
-        found = _input_gradients(entry, grad, wrap, create)
-        watcher.differentiated(entry, grad, found)
-        watcher.differentiating = None
+        before, watcher.differentiating = watcher.differentiating, entry
+        try:
+            found = _input_gradients(entry, grad, wrap, create)
+            watcher.differentiated(entry, grad, found)
+        finally:
+            watcher.differentiating = before
     for source, gradient in zip(entry.sources, found, strict=True):
         if source is not None and gradient is not None:
             known = grads.get(source)

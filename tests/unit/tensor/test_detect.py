@@ -158,6 +158,16 @@ def test_operations_of_a_user_and_several_outputs() -> None:
             (a + b).sum().backward()
 
 
+def test_a_fault_that_was_caught_leaves_nothing_behind() -> None:
+    x = bp.tensor([0.0], requires_grad=True)
+    with bp.detect_nan():
+        y = bp.sqrt(x)
+        with pytest.raises(NonFiniteError, match="in the backward pass"):
+            y.backward()
+        with pytest.raises(NonFiniteError, match="log: made an infinity in the forward pass"):
+            bp.log(x)
+
+
 def test_a_step_under_jit_runs_uncaptured_and_cannot_look_into_itself() -> None:
     step = bp.jit(lambda x: bp.log(x).sum())
     good = bp.tensor([1.0, 2.0])
