@@ -80,9 +80,9 @@ def read_text(path: PathLike, most_bytes: int = LARGEST_TEXT) -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
-def flush_to_disk(path: Path) -> None:
+def flush_to_disk(path: Path, flags: int = os.O_RDWR) -> None:
     """Return when the disk has a file's content."""
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, flags)
     try:
         os.fsync(handle)
     finally:
@@ -92,4 +92,4 @@ def flush_to_disk(path: Path) -> None:
 def flush_names(folder: Path) -> None:
     """Return when the disk has a folder's names, on file systems that can say so."""
     with contextlib.suppress(OSError):
-        flush_to_disk(folder)
+        flush_to_disk(folder, os.O_RDONLY)
