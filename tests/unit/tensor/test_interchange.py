@@ -231,7 +231,11 @@ def test_an_address_that_does_not_divide_is_copied() -> None:
     array = raw[1:].view(np.float64)
     array[:] = range(4)
     assert not array.flags.aligned
-    assert bp.tensor(array).tolist() == [0.0, 1.0, 2.0, 3.0]
+    for x in (bp.tensor(array), bp.from_dlpack(array)):
+        assert (x + 0).tolist() == [0.0, 1.0, 2.0, 3.0]
+        assert not np.shares_memory(np.asarray(x), raw)
+    with pytest.raises(BufferError, match="cannot be used as it lies"):
+        bp.from_dlpack(array, copy=False)
 
 
 def test_the_producer_stays_alive() -> None:
