@@ -26,9 +26,9 @@ from bedplate.ops.matmul_tiles import accumulator
 
 Triple = tuple[int, ...]
 ITEMS_PER_WORKER = 8
-# Vectors over the whole grid also compute what is no output, and store lane by lane; about so
-# much faster they must be.
-FLAT_GAIN = 1.1
+# Vectors over the whole grid divide to find their places, and store lane by lane: about so many
+# multiply-adds they must save, each.
+FLAT_COST = 2000
 # 32-bit distances in the kernels
 LONGEST = 2**31 - 2**16
 
@@ -228,10 +228,10 @@ def _enter(
     accumulate = accumulator(view.dtype)
     rows, vectors = tile_shape(weights.rows)
     tile = Tile(accumulate, from_dtype(view.dtype), rows, vectors, "row")
-    store, n_vectors = _store_of(grid, target, tile.lanes)
+    depth = weights.channels * len(taps)
+    store, n_vectors = _store_of(grid, target, tile.lanes, depth * rows)
     tile = dataclasses.replace(tile, store=store)
     n_blocks = -(-weights.rows // rows)
-    depth = weights.channels * len(taps)
     packed = builder.temp(max(groups * n_blocks * rows * depth, 1) * accumulate.itemsize)
     builder.launch(
         weight_kernel(from_dtype(weights.view.dtype), accumulate, rows),
@@ -263,13 +263,17 @@ def _enter(
     )  # fmt: skip
 
 
-def _store_of(grid: Grid, target: Target, lanes: int) -> tuple[str, int]:
-    """How vectors run over the outputs, and how many there are."""
+def _store_of(grid: Grid, target: Target, lanes: int, work: int) -> tuple[str, int]:
+    """How vectors run over the outputs, and how many there are.
+
+    work   multiply-adds that one vector takes
+    """
     z, y, x = target.sizes
     in_rows = z * y * -(-x // lanes)
     flat = -(-(((z - 1) * grid.cells[1] + y - 1) * grid.cells[2] + x) // lanes)
     reach = sum((n - 1) * step for n, step in zip(target.sizes, target.steps, strict=True))
-    if flat * FLAT_GAIN < in_rows and max(reach, grid.plane) < LONGEST:
+    saved = (in_rows - flat) * work > flat * FLAT_COST
+    if saved and max(reach, grid.plane) < LONGEST:
         return "flat", flat
     return "row" if target.steps[2] == 1 else "spread", in_rows
 
