@@ -141,3 +141,17 @@ def test_embedding_with_padding() -> None:
     (got * got).sum().backward()
     (wanted * wanted).sum().backward()
     close(ours.weight.grad, theirs.weight.grad)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bag(mode: str) -> None:
+    theirs = torch.nn.EmbeddingBag(7, 3, mode=mode, padding_idx=2)
+    ours = nn.EmbeddingBag(7, 3, mode, padding_idx=2)
+    ours.load_state_dict({"weight": theirs.weight.detach().numpy()})
+    ids, offsets = np.array([0, 2, 5, 4, 6, 1, 3]), np.array([0, 2, 2, 5])
+    got = ours(bp.tensor(ids), bp.tensor(offsets))
+    wanted = theirs(torch.tensor(ids), torch.tensor(offsets))
+    close(got, wanted)
+    (got * got).sum().backward()
+    (wanted * wanted).sum().backward()
+    close(ours.weight.grad, theirs.weight.grad)

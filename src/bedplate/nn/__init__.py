@@ -62,7 +62,7 @@ from bedplate.nn.init import (
     xavier_normal,
     xavier_uniform,
 )
-from bedplate.nn.linear import Embedding, Linear
+from bedplate.nn.linear import Embedding, EmbeddingBag, Linear
 from bedplate.nn.losses import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -190,6 +190,7 @@ __all__ = [
     "CrossEntropyLoss",
     "Dropout",
     "Embedding",
+    "EmbeddingBag",
     "Flatten",
     "Fold",
     "GaussianNLLLoss",

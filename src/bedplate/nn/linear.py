@@ -88,3 +88,39 @@ class Embedding(Module):
 
     def extra_repr(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}"
+
+
+class EmbeddingBag(Embedding):
+    """Rows of a trained table, by index, joined by bag; see `embedding_bag`.
+
+    mode       "sum", "mean" or "max"
+    ids        (n_bags, size), or (n,) with the offsets of the bags -> (n_bags, embedding_dim)
+    raises     IndexError for an index outside the table
+    >>> from bedplate.tensor import tensor
+    >>> EmbeddingBag(10, 3)(tensor([[1, 2, 4], [4, 3, 9]])).shape
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        mode: str = "mean",
+        dtype: DType = float32,
+        init: Initialiser | None = None,
+        padding_idx: int | None = None,
+        include_last_offset: bool = False,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, dtype, init, padding_idx)
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    def forward(
+        self,
+        ids: Tensor,
+        offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+    ) -> Tensor:
+        return functional.embedding_bag(
+            ids, self.weight, offsets, self.mode, per_sample_weights, self.include_last_offset,
+            self.padding_idx,
+        )  # fmt: skip

@@ -25,6 +25,7 @@ from bedplate.ops.binary_losses import (
 from bedplate.ops.convolution import conv1d, conv2d, conv3d
 from bedplate.ops.convolution_transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from bedplate.ops.ctc import ctc_loss
+from bedplate.ops.embedding_bag import embedding_bag
 from bedplate.ops.gather import embedding
 from bedplate.ops.grid_sampling import affine_grid, grid_sample
 from bedplate.ops.indexed import one_hot
@@ -125,6 +126,7 @@ __all__ = [
     "ctc_loss",
     "elu",
     "embedding",
+    "embedding_bag",
     "fold",
     "gaussian_nll_loss",
     "gelu",
