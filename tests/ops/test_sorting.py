@@ -12,6 +12,7 @@ import pytest
 import bedplate as bp
 from bedplate.errors import DTypeError, GradientError, ShapeError
 from bedplate.ops.record import apply
+from bedplate.ops.select_kernel import BLOCK as SELECTED
 from bedplate.ops.select_kernel import SAMPLES
 from bedplate.ops.sort_blocks import BLOCK
 from bedplate.ops.sort_kernel import SHORT
@@ -114,7 +115,7 @@ def test_nothing_and_one_thing(device: Any) -> None:
     assert bp.kthvalue(one, 1).indices.item() == 0
 
 
-@pytest.mark.parametrize("count", [2 * BLOCK + 3, 900])
+@pytest.mark.parametrize("count", [2 * SELECTED + 3, 2 * BLOCK + 3, 900])
 def test_threads_do_not_change_a_bit(count: int) -> None:
     x = numbers(bp.float32, (2, count))
     results = []
@@ -126,7 +127,7 @@ def test_threads_do_not_change_a_bit(count: int) -> None:
     assert results[0] == results[1]
 
 
-@pytest.mark.parametrize("length", [SAMPLES[0] * 20, 2 * BLOCK + 77])
+@pytest.mark.parametrize("length", [SAMPLES[0] * 20, 2 * SELECTED + 77])
 @pytest.mark.parametrize("kind", ["random", "rising", "falling", "equal", "few", "nan"])
 def test_selection_whatever_the_order(kind: str, length: int) -> None:
     rng = np.random.default_rng(3)

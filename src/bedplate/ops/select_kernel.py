@@ -42,7 +42,7 @@ from bedplate.kernel import (
     word_int,
     word_pointer,
 )
-from bedplate.ops.sort_blocks import BLOCK, MOST_BLOCKS, is_cut
+from bedplate.ops.sort_blocks import ENOUGH_ROWS
 from bedplate.ops.sort_kernel import row_scratch, sort_columns
 from bedplate.ops.sort_keys import (
     Columns,
@@ -56,6 +56,9 @@ from bedplate.ops.sort_keys import (
 SAMPLES = (256, 16, 1)  # of so many vectors one is looked at, pass by pass
 # sorting a buffer that is four times k costs little beside filling it
 ROOM = 4
+# few long rows are cut into blocks, each worth its candidates
+BLOCK = 65536
+MOST_BLOCKS = 64
 LEAST_ROOM = 256
 
 
@@ -65,7 +68,7 @@ def lower_top_k(builder: Any, x: Any, out: Any, descending: bool) -> None:
     if rows * k == 0:
         return
     layout = layout_of(from_dtype(x.dtype), length, descending, indexed=True)
-    is_whole = not is_cut(rows, length) or k * 16 > BLOCK
+    is_whole = rows >= ENOUGH_ROWS or length < 2 * BLOCK or k * 16 > BLOCK
     size = length if is_whole else max(BLOCK, -(-length // MOST_BLOCKS))
     blocks = -(-length // size)
     room = ROOM * k + LEAST_ROOM

@@ -1,9 +1,10 @@
 """The kernels that sort few long rows: cut into blocks, so that all cores take part.
 
-Three launches a digit, lowest first. Each block counts its digits; one item a row turns the counts
-of all blocks into first positions; each block moves its own elements there, in their order. So the
-order is stable and the same whoever does what. Digits have up to 11 bits: 2048 streams and their
-counters fit the second-level cache, and 32-bit keys need three passes.
+Three launches a digit of 8 bits, lowest first. Each block counts its digits; one item a row turns
+the counts of all blocks into first positions; each block moves its own elements there, in order.
+So the order is stable and the same whoever does what. Wider digits mean fewer passes, but more
+streams than the caches of pages and lines hold: with 11 bits 10^6 float32 take 9.5 ms on one core,
+with 8 bits 6.7 (10^7: 96 and 73).
 
 Floats have a launch before that, which looks for NaN and negative zeros: without them the keys can
 be moved in place of the elements (sort_keys.py).
@@ -44,10 +45,10 @@ from bedplate.kernel import (
 )
 from bedplate.ops.sort_keys import Columns, Layout, element_reader, known_step, vector_reader
 
-DIGIT_BITS = 11
-# a block must be worth 2048 counters, and few blocks be summed up
-BLOCK = 65536
-MOST_BLOCKS = 64
+DIGIT_BITS = 8
+# a block must be worth its counters, and not too many be summed up
+BLOCK = 16384
+MOST_BLOCKS = 256
 ENOUGH_ROWS = 8
 LANES = 8
 Source = Callable[[Value], tuple[Value, ...]]

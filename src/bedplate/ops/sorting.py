@@ -205,7 +205,7 @@ def sort(x: Value, axis: int = -1, descending: bool = False, stable: bool = True
     stable      equal elements stay in their order; they do so in any case
     returns     shape and dtype of x: always the same elements; the gradient goes to their places
     raises      ShapeError for an axis that does not exist; DTypeError for complex numbers
-    cost        a read, and a read and a write for each 8 to 11 bits of the dtype
+    cost        a read, and a read and a write for each 8 bits of the dtype
     >>> import bedplate as bp
     >>> bp.sort(bp.tensor([3.0, float("nan"), 1.0])).tolist()
     [1.0, 3.0, nan]
