@@ -32,7 +32,7 @@ def to_array(data: Any, dtype: DType | None = None) -> Array:
     raises  ShapeError for a ragged list, DTypeError or TypeError for what is no number
     """
     if isinstance(data, NUMPY):
-        return _supported(np.asarray(data))
+        return _supported(np.asarray(_unmasked(data)))
     if isinstance(data, NUMBERS):
         return _from_numbers(data, {type(data)}, dtype)
     if isinstance(data, range):
@@ -49,6 +49,18 @@ def to_array(data: Any, dtype: DType | None = None) -> Array:
         f"tensor: cannot make a tensor of {type(data).__name__}; "
         "give numbers, nested lists, a NumPy array or anything with __array__ or __dlpack__"
     )
+
+
+def _unmasked(data: Any) -> Any:
+    """An array of NumPy whose elements are all there."""
+    if isinstance(data, np.ma.MaskedArray):
+        if np.ma.is_masked(data):
+            raise TypeError(
+                "tensor: elements of this array are masked, which a tensor would forget\n"
+                "  give them a value with .filled(value), or leave them out with .compressed()"
+            )
+        return data.data
+    return data
 
 
 def _supported(array: Array) -> Array:

@@ -121,3 +121,13 @@ def test_asarray() -> None:
     assert bp.asarray([1, 2]).tolist() == [1, 2]
     with pytest.raises(ValueError, match="copy=False"):
         bp.asarray([1, 2], copy=False)
+
+
+def test_masked_arrays() -> None:
+    whole = np.ma.array([1.0, 2.0], mask=[False, False])
+    assert bp.tensor(whole).tolist() == [1.0, 2.0]
+    assert (whole * bp.ones(2)).tolist() == [1.0, 2.0]
+    masked = np.ma.array([1.0, 2.0], mask=[False, True])
+    for use in (bp.tensor, lambda a: a * bp.ones(2), lambda a: bp.ones(2) * a):
+        with pytest.raises(TypeError, match=r"elements of this array are masked(.|\n)*\.filled"):
+            use(masked)
