@@ -229,3 +229,33 @@ def test_unpools(rank: int) -> None:
     for x, window, size in ((whole, 2, SPACES[rank]), (thirds, 3, None)):
         pooled, places = getattr(F, f"max_pool{rank}d")(bp.tensor(x), window, return_indices=True)
         compare(f"max_unpool{rank}d", [pooled.numpy(), places.numpy()], window, output_size=size)
+
+
+def small(m: Any) -> Any:
+    """A network of either side's modules."""
+    return m.Sequential(
+        m.Conv2d(2, 6, 3, 1, 1), m.BatchNorm2d(6), m.ReLU(), m.MaxPool2d(2), m.Conv2d(6, 8, 3),
+        m.GroupNorm(2, 8), m.GELU(), m.AdaptiveAvgPool2d(2), m.Flatten(), m.Linear(32, 3),
+    )  # fmt: skip
+
+
+def test_a_network_trains_alike() -> None:
+    mine, theirs = small(nn).to("float64"), small(torch.nn).double()
+    mine.load_state_dict({k: v.numpy() for k, v in theirs.state_dict().items()})
+    a = bp.optim.AdamW(mine.parameters(), lr=1e-2, weight_decay=0.1)
+    b = torch.optim.AdamW(theirs.parameters(), lr=1e-2, weight_decay=0.1)
+    for step in range(6):
+        x = array(5, 2, 9, 11, seed=step)
+        target = np.random.default_rng(step).integers(0, 3, 5)
+        a.zero_grad()
+        b.zero_grad()
+        loss = F.cross_entropy(mine(bp.tensor(x)), bp.tensor(target))
+        wanted = T.cross_entropy(theirs(torch.tensor(x)), torch.tensor(target))
+        assert loss.item() == pytest.approx(wanted.item(), rel=1e-6)
+        loss.backward()
+        wanted.backward()
+        a.step()
+        b.step()
+    x = array(5, 2, 9, 11, seed=9)
+    y, z = mine.eval()(bp.tensor(x)), theirs.eval()(torch.tensor(x))
+    np.testing.assert_allclose(y.numpy(), z.detach().numpy(), rtol=1e-5, atol=1e-6)
