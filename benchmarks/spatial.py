@@ -27,7 +27,7 @@ def _out_shape(p: Parameters) -> tuple[int, ...]:
 
 
 def _inputs(p: Parameters, rng: np.random.Generator) -> Arrays:
-    shapes = [(p["batch"], p["channels"], p["size"], p["size"])]
+    shapes: list[tuple[int, ...]] = [(p["batch"], p["channels"], p["size"], p["size"])]
     if "out" in p:
         shapes.append((p["out"], p["channels"] // p.get("groups", 1), p["window"], p["window"]))
     if p.get("backward"):

@@ -233,6 +233,7 @@ def _samples(spread: bool = False) -> tuple[Sample, ...]:
 
 _LINE: dict[str, Any] = dict(window=(3,), stride=(2,), before=(1,), dilation=(1,), out=(4,))
 
+
 def _tap_flops(inputs: Any, output: Any, attributes: Attributes) -> float:
     planes = math.prod(inputs[0].shape[:2])
     return float(planes * math.prod(attributes["out"]) * math.prod(attributes["window"]))
