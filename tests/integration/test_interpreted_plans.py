@@ -36,6 +36,14 @@ EXPRESSIONS: dict[str, Callable[[], Any]] = {
     "sort by digits": lambda: bp.argsort(bp.tensor(Q).reshape(2, 136), axis=1),
     "top k": lambda: bp.topk(bp.tensor(np.tile(Q, 2).reshape(1, -1)), 3, largest=False).values,
     "search": lambda: bp.searchsorted(bp.sort(bp.tensor(X[0])), bp.tensor(X), side="right"),
+    "rows joined": lambda: bp.index_reduce(
+        bp.tensor(X), 0, bp.tensor([1, 4, 1]), bp.tensor(X[:3]), "amax"
+    ),
+    "elements joined": lambda: bp.scatter_add(
+        bp.tensor(X), 1, bp.tensor(TARGETS.reshape(1, 5)), bp.tensor(X)
+    ),
+    "rows assigned": lambda: bp.index_copy(bp.tensor(X), 0, bp.tensor([1, 4, 1]), bp.tensor(X[:3])),
+    "special": lambda: bp.special.zeta(2.5, bp.special.gammaln(bp.tensor(X[0]))),
     "cross entropy": lambda: bp.cross_entropy(bp.tensor(X), bp.tensor(TARGETS)),
 }
 
