@@ -62,7 +62,7 @@ def gradcheck(
     >>> bp.gradcheck(lambda x: x.relu(), bp.tensor([0.0, 1.0]), masks=[[False, True]])
     True
     """
-    given = _as_float64(inputs)
+    given = as_float64(inputs)
     flat = _flat(function)
     value, pull = vjp(flat, *given)
     vector = _direction(value)
@@ -90,7 +90,7 @@ def gradgradcheck(
     >>> bp.gradgradcheck(lambda x: x**3, bp.tensor([0.5, 1.0]))
     True
     """
-    given = _as_float64(inputs)
+    given = as_float64(inputs)
     flat = _flat(function)
     value, _ = vjp(flat, *given)
 
@@ -102,7 +102,11 @@ def gradgradcheck(
     return gradcheck(gradients, [_direction(value, 7), *given], step, rtol, atol, whole)
 
 
-def _as_float64(inputs: Any) -> list[Any]:
+def as_float64(inputs: Any) -> list[Any]:
+    """The inputs without history, floats as float64 and complex numbers as complex128.
+
+    raises TypeError for what is no tensor, GradientError if none of them has gradients
+    """
     given = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
     for index, x in enumerate(given):
         if not hasattr(x, "_node"):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bedplate.autograd import gradcheck, gradgradcheck, vjp
-from bedplate.autograd.check import Array, _as_float64
+from bedplate.autograd.check import Array, as_float64
 from bedplate.devices.device import BACKENDS
 from bedplate.dtypes import float32
 from bedplate.errors import CaptureError, GradientError
@@ -63,7 +63,7 @@ def check_operation(
     ('passed', 'passed')
     """
     function = getattr(operation, "apply", operation)
-    subject = _Subject(function, _as_float64(list(inputs)), reference, second)
+    subject = _Subject(function, as_float64(list(inputs)), reference, second)
     return {name: _checked(name, check, subject) for name, check in CHECKS.items()}
 
 
