@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import bedplate as bp
+import bedplate.nn.functional as F
 from bedplate.compiler.plan import compile_plan
 from bedplate.compiler.signature import Signature
 from bedplate.devices.cpu.runner import Slot, n_workers
@@ -20,6 +21,11 @@ X = GENERATOR.standard_normal((5, 19)).astype(np.float32)
 W = GENERATOR.standard_normal((19, 7)).astype(np.float32)
 Q = GENERATOR.standard_normal((1, 2, 17, 8)).astype(np.float32)
 TARGETS = np.array([3, 0, 18, 2, 7])
+
+
+def _squared(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: (function(x) ** 2).sum()
+
 
 EXPRESSIONS: dict[str, Callable[[], Any]] = {
     "chain": lambda: bp.relu((bp.tensor(X) + 1) * 2).exp(),
@@ -44,6 +50,17 @@ EXPRESSIONS: dict[str, Callable[[], Any]] = {
     ),
     "rows assigned": lambda: bp.index_copy(bp.tensor(X), 0, bp.tensor([1, 4, 1]), bp.tensor(X[:3])),
     "special": lambda: bp.special.zeta(2.5, bp.special.gammaln(bp.tensor(X[0]))),
+    "convolution": lambda: bp.conv2d(bp.tensor(Q), bp.tensor(Q[0].reshape(4, 2, 2, 17)[..., :3])),
+    "convolution of each channel": lambda: bp.conv2d(
+        bp.tensor(Q), bp.tensor(Q.reshape(4, 1, 4, 17)[:, :, :3, :3]), groups=2, stride=2, padding=1
+    ),
+    "max pooling": lambda: F.max_pool2d(bp.tensor(Q), 3, 2, 1),
+    "max pooling backwards": lambda: bp.grad(_squared(lambda x: F.max_pool2d(x, 3)))(bp.tensor(Q)),
+    "means of windows": lambda: F.avg_pool2d(bp.tensor(Q), (5, 2), (3, 1)),
+    "means of windows backwards": lambda: bp.grad(_squared(lambda x: F.avg_pool2d(x, 3, 2)))(
+        bp.tensor(Q)
+    ),
+    "resampling": lambda: F.interpolate(bp.tensor(Q), (5, 20), mode="bilinear"),
     "cross entropy": lambda: bp.cross_entropy(bp.tensor(X), bp.tensor(TARGETS)),
 }
 
