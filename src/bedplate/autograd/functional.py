@@ -15,6 +15,7 @@ import numpy as np
 
 from bedplate.autograd import tape
 from bedplate.autograd.mode import enable_grad
+from bedplate.autograd.stand_in import alias_entry
 from bedplate.errors import GradientError, ShapeError
 from bedplate.graph.pending import LOCAL
 from bedplate.ops.build import number
@@ -241,7 +242,7 @@ def _stand_ins(primals: list[Any]) -> list[Any]:
     inner = []
     for primal in primals:
         if primal._entry is not None and LOCAL.state.recording:
-            inner.append(primal._wrap(primal._node, tape.alias_entry(primal)))
+            inner.append(primal._wrap(primal._node, alias_entry(primal)))
         else:
             leaf = primal._from_node(primal._node)
             inner.append(leaf.requires_grad_() if primal.dtype.kind in "fc" else leaf)

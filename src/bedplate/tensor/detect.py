@@ -204,10 +204,7 @@ class Detector:
                 f"by {op.name}"
             )
             lines[1:] = self._place(_output_of(entry))
-        for name, source in zip("abcdef", sources[:MAX_NAMED], strict=False):
-            lines.append(
-                f"{name}       {_described(source, index if op.kind == 'elementwise' else None)}"
-            )
+        lines += _inputs_shown(sources, index if op.kind == "elementwise" else None)
         lines.append(f"result  {_described(node, index)}, {finding.count}")
         lines.append("what it was computed from has none: this is where it begins")
         return NonFiniteError("\n  ".join(lines))

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from bedplate.autograd.operation import state_of
-from bedplate.autograd.tape import captured_entry
+from bedplate.autograd.stand_in import captured_entry
 from bedplate.compiler.capture import CapturedPlan
 from bedplate.compiler.plan import FIRST_INPUT
 from bedplate.errors import CaptureError
