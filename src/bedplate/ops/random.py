@@ -49,6 +49,18 @@ def _drawn_in(dtype: DType) -> DType:
     return float64 if dtype is float64 else float32
 
 
+def _given(state: Value, *values: Any) -> tuple[Any, ...]:
+    """Parameters as Python numbers or values: NumPy's numbers and arrays too."""
+    return tuple(
+        value
+        if is_number(value) or hasattr(value, "_apply")
+        else value.item()
+        if np.ndim(value) == 0
+        else state._lift(value)
+        for value in values
+    )
+
+
 def _require_finite(op: str, **numbers: Any) -> None:
     for name, value in numbers.items():
         if is_number(value) and not math.isfinite(value):
@@ -88,10 +100,11 @@ def uniform(
     dtype    a float; float32 has 24 random bits, float64 53, float16 11, bfloat16 8
     """
     dtype = as_random_dtype("uniform", dtype)
+    low, high = _given(state, low, high)
     _require_finite("uniform", low=low, high=high)
     numbers = unit(words(state, shape, 2 if dtype is float64 else 1), dtype)
     if not (is_number(low) and is_number(high)):
-        return _placed("uniform", numbers, low, high - low)
+        return as_type(_placed("uniform", numbers, low, high - low), dtype)
     if (low, high) == (0.0, 1.0):
         return numbers
     with np.errstate(over="ignore"):
@@ -120,6 +133,7 @@ def normal(
              float32 is 5.3 standard deviations away, the largest float64 8.2
     """
     target = as_random_dtype("normal", dtype)
+    mean, std = _given(state, mean, std)
     _require_finite("normal", mean=mean)
     _require_spread("normal", "std", std)
     numbers = normal_quantile(_middle(state, shape, _drawn_in(target)))
@@ -183,6 +197,7 @@ def _exponential(state: Value, shape: Shape, dtype: DType) -> Value:
 def exponential(state: Value, shape: Shape, scale: Any = 1.0, dtype: Any = float32) -> Value:
     """Exponential numbers of a mean: scale * -log(1 - u), always positive and finite."""
     target = as_random_dtype("exponential", dtype)
+    (scale,) = _given(state, scale)
     _require_spread("exponential", "scale", scale)
     numbers = _exponential(state, shape, _drawn_in(target))
     return as_type(_in_shape("exponential", multiply(numbers, scale), shape), target)
@@ -193,6 +208,7 @@ def laplace(
 ) -> Value:
     """Laplace numbers: exponential to either side of the mean."""
     target = as_random_dtype("laplace", dtype)
+    mean, scale = _given(state, mean, scale)
     _require_finite("laplace", mean=mean)
     _require_spread("laplace", "scale", scale)
     size = _exponential(state, shape, _drawn_in(target))
@@ -206,6 +222,7 @@ def gumbel(
 ) -> Value:
     """Gumbel numbers: mean - scale * log of an exponential number."""
     target = as_random_dtype("gumbel", dtype)
+    mean, scale = _given(state, mean, scale)
     _require_finite("gumbel", mean=mean)
     _require_spread("gumbel", "scale", scale)
     numbers = negative(log(_exponential(state, shape, _drawn_in(target))))
@@ -214,6 +231,7 @@ def gumbel(
 
 def bernoulli(state: Value, shape: Shape, probability: Any) -> Value:
     """True with the given probability, which is a number (exact to 2^-32) or a value."""
+    (probability,) = _given(state, probability)
     _require_probability("bernoulli", probability)
     if not is_number(probability):
         dtype = float64 if probability.dtype is float64 else float32
@@ -268,6 +286,7 @@ def dropout(state: Value, x: Value, probability: float = 0.5) -> Value:
 
     source   Srivastava et al. 2014, JMLR 15
     """
+    (probability,) = _given(state, probability)
     _require_probability("dropout", probability)
     if probability == 0:
         return x._alias()

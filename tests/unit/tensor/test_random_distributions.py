@@ -348,6 +348,23 @@ def test_parameters_may_be_tensors_with_gradients() -> None:
         bp.Generator(0).normal((2,), bp.zeros((3, 2)))
 
 
+def test_parameters_may_be_numbers_and_arrays_of_numpy() -> None:
+    for one, two in ((2.0, np.float32(2.0)), (0.25, np.float64(0.25))):
+        for make in (
+            lambda g, v: g.normal((4,), v, v),
+            lambda g, v: g.uniform((4,), 0, v),
+            lambda g, v: g.exponential((4,), v),
+            lambda g, v: g.bernoulli((40,), min(v, 1)),
+        ):
+            assert make(bp.Generator(1), one).tolist() == make(bp.Generator(1), two).tolist()
+    x = bp.Generator(1).normal((2, 2), np.array([0.0, 100.0], np.float32), 1)
+    assert x.numpy()[:, 1].min() > 90
+    shares = bp.Generator(1).bernoulli((2000, 2), np.array([0.0, 1.0])).numpy().mean(0)
+    assert shares.tolist() == [0, 1]
+    bounds = np.array([1.0, 2.0])
+    assert bp.Generator(1).uniform((3, 2), bounds, bounds + 1).dtype is bp.float32
+
+
 def test_choices_give_no_gradient_to_weights() -> None:
     logits = bp.zeros(3, requires_grad=True)
     for drawn in (bp.random.categorical(logits), bp.random.multinomial(logits + 1, 2)):
