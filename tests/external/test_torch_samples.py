@@ -97,6 +97,9 @@ OURS: dict[str, Callable[..., Any]] = {
     "ne": bp.not_equal,
     "neg": bp.negative,
     "nn.functional.embedding": lambda weight, ids, **named: F.embedding(ids, weight, **named),
+    "nn.functional.embedding_bag": lambda weight, ids, **named: F.embedding_bag(
+        ids, weight, **named
+    ),
     "nonzero": lambda x, as_tuple=False: bp.nonzero(x) if as_tuple else bp.argwhere(x),
     "outer": bp.linalg.outer,
     "repeat": bp.tile,
@@ -123,7 +126,9 @@ OURS: dict[str, Callable[..., Any]] = {
 
 _TIES = "which of equal elements comes first is open in PyTorch; here the earlier one does"
 _RANDOM = "the numbers are drawn by another generator"
-_LAST = "where two are written to one place the last has the gradient; PyTorch gives it to both"
+_LAST = "of values for one place the last stays, with the gradient; PyTorch gives it to all"
+    "of values for one place the last stays, and alone gets the gradient; PyTorch gives it to all"
+)
 _FREE = "vectors are free in sign or phase; tests/external/test_linalg_with_torch.py fixes it"
 # PyTorch's name, or its name and a dtype -> why the answers are not the same
 DIFFERS: dict[str, str] = {
@@ -147,18 +152,16 @@ DIFFERS: dict[str, str] = {
     "runs on by multiples of 2 pi",
     "median": "the mean of two middle elements, as NumPy's; PyTorch takes the lower one",
     "nextafter-float64": "a step to the next float has no gradient; PyTorch gives none silently",
+    "nn.functional.ctc_loss": "the gradient is that of log_probs as they are; PyTorch's is that of "
+    "the logits before log_softmax",
     "nn.functional.dropout": _RANDOM,
     "nn.functional.hardsigmoid-float64": "PyTorch multiplies by 1/6 as a float32 in the gradient",
     "nn.functional.hardtanh-int64": "bounds that are no integers make floats, not other bounds",
-    **{
-        f"nn.functional.max_unpool{rank}d": "of values for one place the last stays, and alone gets "
-        "the gradient (B28); PyTorch gives it to all"
-        for rank in (1, 2, 3)
-    },
     "nn.functional.max_unpool1d-float64": _LAST,
     "nn.functional.max_unpool2d-float64": _LAST,
     "nn.functional.max_unpool3d-float64": _LAST,
     "nn.functional.rrelu": _RANDOM,
+    "nn.functional.triplet_margin_with_distance_loss": "the samples hand in functions of PyTorch",
     "randint_like": _RANDOM,
     "sort-bool": _TIES,
     "sinc-complex128": "ours is of real numbers only",
