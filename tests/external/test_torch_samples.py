@@ -127,8 +127,6 @@ OURS: dict[str, Callable[..., Any]] = {
 _TIES = "which of equal elements comes first is open in PyTorch; here the earlier one does"
 _RANDOM = "the numbers are drawn by another generator"
 _LAST = "of values for one place the last stays, with the gradient; PyTorch gives it to all"
-    "of values for one place the last stays, and alone gets the gradient; PyTorch gives it to all"
-)
 _FREE = "vectors are free in sign or phase; tests/external/test_linalg_with_torch.py fixes it"
 # PyTorch's name, or its name and a dtype -> why the answers are not the same
 DIFFERS: dict[str, str] = {
