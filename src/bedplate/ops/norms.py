@@ -22,9 +22,10 @@ from bedplate.ops.elementwise import widened
 from bedplate.ops.exponential import rsqrt
 from bedplate.ops.extremes import maximum
 from bedplate.ops.record import Op, apply, register
+from bedplate.ops.reduce import SUM
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import floats
-from bedplate.ops.statistics import MEAN, wide
+from bedplate.ops.statistics import MEAN, count_of, wide
 
 
 def _named(inputs: tuple[Any, ...]) -> dict[str, Any]:
@@ -169,21 +170,42 @@ def _standardised(x: Value, axes: Shape, eps: float) -> tuple[Value, Value]:
     return multiply(subtract(subtract(x, mean), rest), r), r
 
 
+def _shared_axes(x: Value, axes: Shape, weight: Value | None) -> Shape:
+    """Those of the axes along which one weight serves all elements."""
+    if weight is None:
+        return axes
+    missing = len(x.shape) - len(weight.shape)
+    return tuple(a for a in axes if a < missing or weight.shape[a - missing] == 1)
+
+
+def _summed(x: Value, axes: Shape) -> Value:
+    return apply(SUM, (x,), {"axes": axes}) if axes else x
+
+
 def standardise_gradient(
     grad_out: Value, inputs: Any, output: Value, *, axes: Shape, eps: float
 ) -> tuple[Any, ...]:
-    """With u the standardised x and h = g weight: dx = r (h - mean(h) - u mean(h u))"""
+    """With u the standardised x and h = g weight: dx = r (h - mean(h) - u mean(h u))
+
+    g and g u are first summed over the axes that share a weight: these small sums give both means
+    and the gradients of weight and bias, so that g and x are read once for all four.
+    """
     x, *rest = inputs
-    grad = wide(grad_out)
+    grad, weight = wide(grad_out), (rest[0] if rest else None)
     unit, r = _standardised(wide(x), axes, eps)
-    scaled = multiply(grad, as_type(rest[0], grad.dtype)) if rest else grad
-    inner = add(_mean(scaled, axes), multiply(unit, _mean(multiply(scaled, unit), axes)))
-    to_x = as_type(multiply(r, subtract(scaled, inner)), x.dtype)
-    parts = (multiply(grad, unit), grad)
-    to_rest = [
-        as_type(sum_to(part, w.shape), w.dtype) for part, w in zip(parts, rest, strict=False)
-    ]
-    return (to_x, *to_rest)
+    shared = _shared_axes(x, axes, weight)
+    sums = (_summed(multiply(grad, unit), shared), _summed(grad, shared))
+    factor = None if weight is None else as_type(weight, grad.dtype)
+    share = 1 / max(count_of(x, axes), 1)
+    others = tuple(axis for axis in axes if axis not in shared)
+    slope, mean = (
+        multiply(_summed(part if factor is None else multiply(part, factor), others), share)
+        for part in sums
+    )
+    scaled = grad if factor is None else multiply(grad, factor)
+    to_x = multiply(r, subtract(scaled, add(mean, multiply(unit, slope))))
+    to_rest = [as_type(sum_to(part, w.shape), w.dtype) for part, w in zip(sums, rest, strict=False)]
+    return (as_type(to_x, x.dtype), *to_rest)
 
 
 def _standardise_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
