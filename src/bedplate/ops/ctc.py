@@ -23,14 +23,12 @@ from bedplate.ops.softmax import logsumexp
 from bedplate.ops.statistics import wide
 from bedplate.ops.views import expand_dims, reshape
 
-Lengths = Any  # integers: a value (N,), a sequence, or one number
-
 
 def ctc_loss(
     log_probs: Value,
     targets: Value,
-    input_lengths: Lengths,
-    target_lengths: Lengths,
+    input_lengths: Any,
+    target_lengths: Any,
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
@@ -42,7 +40,8 @@ def ctc_loss(
     log_probs       (T, N, C) or (T, C)  log-probabilities, as log_softmax gives
     targets         (N, S) or (S,)       integers in [0, C) but `blank`, padded at the end; or all
                     one after the other (the sum of the lengths,), for which the lengths are read
-    input_lengths   (N,) or ()           how many of the T steps count
+    input_lengths   (N,) or ()           how many of the T steps count: integers, also as a list
+                    or one number
     target_lengths  (N,) or ()           how many labels there are
     blank           the class that stands for no label
     reduction       "mean": each loss over its number of labels, then their mean; "sum" or "none"
@@ -72,7 +71,7 @@ def _mean(loss: Value, lengths: Value) -> Value:
     return reduced_loss(loss / as_type(maximum(lengths, 1), loss.dtype), "mean")
 
 
-def _lengths(like: Value, lengths: Lengths, count: int) -> Value:
+def _lengths(like: Value, lengths: Any, count: int) -> Value:
     """(count,) int64."""
     if isinstance(lengths, int):
         lengths = [lengths] * count
@@ -87,8 +86,8 @@ def _lengths(like: Value, lengths: Lengths, count: int) -> Value:
 def _losses(
     log_probs: Value,
     targets: Value,
-    input_lengths: Lengths,
-    target_lengths: Lengths,
+    input_lengths: Any,
+    target_lengths: Any,
     blank: int,
     zero_infinity: bool,
 ) -> Value:

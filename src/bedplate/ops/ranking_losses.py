@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from typing import Any
 
 from bedplate.ops.activations import relu
 from bedplate.ops.arithmetic import abs_, multiply, square
@@ -180,7 +180,7 @@ def triplet_margin_with_distance_loss(
     anchor: Value,
     positive: Value,
     negative: Value,
-    distance_function: Callable[[Value, Value], Value] = pairwise_distance,
+    distance_function: Any = pairwise_distance,
     margin: float = 1.0,
     swap: bool = False,
     reduction: str = "mean",
