@@ -61,6 +61,7 @@ TYPES = {
     "Number": "bool | int | float",
     "Order": "float",
     "Order | str": "float | str",
+    "Order | str | None": "float | str | None",
     "-> Value": "Tensor",
     "-> Any": "Tensor",
     "-> tuple[Value, ...]": "tuple[Tensor, ...]",

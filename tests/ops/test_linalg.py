@@ -203,6 +203,8 @@ def test_matrix_norms(ord: Any, dtype: str) -> None:
     wanted = np.asarray(np.linalg.matrix_norm(a, ord=ord))
     close(bp.linalg.matrix_norm(x, ord=ord), wanted, dtype)
     close(bp.linalg.matrix_norm(x, ord=ord, keepdims=True), wanted[:, None, None], dtype)
+    if ord == "fro":
+        close(bp.linalg.matrix_norm(x, ord=None), wanted, dtype)
     close(bp.linalg.norm(x, ord, (0, -1)), np.linalg.norm(a, ord, (0, -1)), dtype)
     close(bp.linalg.norm(x, ord, (2, 1), True), np.linalg.norm(a, ord, (2, 1), True), dtype)
 

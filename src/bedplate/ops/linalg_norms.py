@@ -183,13 +183,13 @@ def _real_norm(x: Value, axes: Shape, ord: Order, accumulate: Any) -> Value:
     return _power_norm(x, axes, float(ord), accumulate)
 
 
-def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Order | str = "fro") -> Value:
+def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Order | str | None = "fro") -> Value:
     """A norm of each matrix.
 
     x         (..., M, N)  floats or complex
-    ord       "fro": of all elements as one vector; "nuc": the sum of the singular values; 2, -2:
-              the largest, the smallest of them; 1, -1: the largest, the smallest sum of |x| down a
-              column; inf, -inf: the same along a row
+    ord       "fro" or None: of all elements as one vector; "nuc": the sum of the singular values;
+              2, -2: the largest, the smallest of them; 1, -1: the largest, the smallest sum of |x|
+              down a column; inf, -inf: the same along a row
     returns   (...), or (..., 1, 1) with keepdims; real
     raises    ShapeError, ValueError for another order; LinAlgError for NaN or infinity and an
               order of singular values, when the value is computed
@@ -201,6 +201,7 @@ def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Order | str = "fro"
     x = _floating("matrix_norm", x)
     if len(x.shape) < 2:
         refuse(ShapeError, "matrix_norm", "x must be a matrix or a stack of matrices", {"x": x})
+    ord = "fro" if ord is None else ord
     _order("matrix_norm", ord, ("fro", "nuc"), x)
     if ord == "fro":
         result = vector_norm(x, axis=(-2, -1))
