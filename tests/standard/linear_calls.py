@@ -47,7 +47,7 @@ def matrices(draw: Any, dtypes: Any = INEXACT, square: bool = True, kind: str = 
     dtype = draw(kinds_of(dtypes))
     shape = (*draw(STACKS), n, m)
     # no tiny numbers: beside them LAPACK's balancing loses eigenvectors
-    x = draw(hnp.arrays(dtype, shape, elements=elements(dtype, -1, 1, False))).astype(dtype)
+    x = draw(hnp.arrays(dtype, shape, elements=elements(dtype, -1, 1, False)))
     x = np.asarray(np.round(x * 64) / 64, dtype)
     if kind == "regular":
         x = x + 2 * n * np.eye(n, dtype=dtype)
