@@ -69,6 +69,8 @@ def functions() -> dict[str, Callable[..., Any]]:
             "__new__",
             "__reduce_ex__",
             "__sizeof__",
+            "__setattr__",
+            "__array_function__",
         ):
             found[f"Tensor.{name}"] = member
     for name, member in inspect.getmembers(nn, inspect.isclass):

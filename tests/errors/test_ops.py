@@ -231,3 +231,10 @@ def test_what_is_no_tensor_is_refused_by_name(foreign: Any) -> None:
         if name != "flip" or not isinstance(foreign, np.ndarray):
             with pytest.raises(TypeError, match=rf"{name}: expected a tensor, got {kind}"):
                 getattr(bp, name)(foreign)
+
+
+def test_one_hot_of_no_classes() -> None:
+    with pytest.raises(ValueError, match="one_hot: -8 classes; there must be one at least"):
+        bp.nn.functional.one_hot(bp.tensor([-9]))
+    with pytest.raises(ValueError, match="one_hot: count must not be negative, got -2"):
+        bp.one_hot(bp.tensor([0]), -2)

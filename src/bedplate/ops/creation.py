@@ -149,6 +149,8 @@ def one_hot(index: Value, count: int, dtype: Any = float32) -> Value:
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
     """
     count = operator.index(count)
+    if count < 0:
+        raise ValueError(f"one_hot: count must not be negative, got {count}")
     index = expand_dims(as_type(index, int64), -1)
     shape = (1,) * (len(index.shape) - 1) + (count,)
     return as_type(equal(index, index_along(index, len(shape) - 1, shape)), as_dtype(dtype))

@@ -382,6 +382,8 @@ def one_hot(x: Value, num_classes: int = -1) -> Value:
         if 0 in x.shape:
             raise ValueError("one_hot: no values to tell the number of classes from; give it")
         num_classes = int(max_(x).item()) + 1
+    if num_classes < 1:
+        raise ValueError(f"one_hot: {num_classes} classes; there must be one at least")
     checked = checked_index(x, num_classes, "one_hot: class", wrap=False)
     shape = (1,) * len(x.shape) + (num_classes,)
     return as_type(equal(expand_dims(checked, -1), index_along(x, len(x.shape), shape)), int64)
