@@ -310,20 +310,24 @@ def polygamma(n: int, x: Value) -> Value:
     return apply(POLYGAMMA, (x,), {"n": int(n)})
 
 
+# of multigammaln, each of which is an op of the graph
+MOST_DIMENSIONS = 10_000
+
+
 def multigammaln(x: Value, p: int) -> Value:
     """The logarithm of the gamma function of p dimensions.
 
     y = p (p - 1) / 4 log(pi) + the sum over j < p of gammaln(x - j / 2)
 
     x        floats above (p - 1) / 2
-    p        at least 1
-    raises   ValueError for a p below 1
+    p        from 1 to 10000: it takes p gammaln
+    raises   ValueError for another p
     >>> import bedplate as bp
     >>> bp.special.multigammaln(bp.tensor([4.0]), 1).tolist()
     [1.7917594909667969]
     """
-    if p < 1:
-        raise ValueError(f"multigammaln: p must be at least 1, got {p}")
+    if not 1 <= p <= MOST_DIMENSIONS:
+        raise ValueError(f"multigammaln: p must be from 1 to {MOST_DIMENSIONS}, got {p}")
     (x,) = promoted("multigammaln", (x,), to_float=True)
     total = gammaln(x)
     for j in range(1, p):
