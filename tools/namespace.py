@@ -76,7 +76,8 @@ Found = dict[str, list[tuple[str, str]]]  # {module: [(name there, plain name), 
 def public_functions(prefix: str) -> Found:
     """The functions whose docstrings show them in use after `prefix`, sorted."""
     found: Found = {}
-    ops = [f"bedplate.ops.{info.name}" for info in pkgutil.iter_modules(bedplate.ops.__path__)]
+    walked = pkgutil.walk_packages(bedplate.ops.__path__, "bedplate.ops.")
+    ops = [info.name for info in walked if not info.ispkg]
     for path in (*sorted(ops), *MAKERS):
         module = importlib.import_module(path)
         for name, member in sorted(vars(module).items()):

@@ -10,8 +10,8 @@ import pytest
 from tests.contract.values import near, tensor
 
 import bedplate as bp
-from bedplate.ops import random as draws
-from bedplate.ops.random import unit
+from bedplate.ops.random import draws as draws
+from bedplate.ops.random.draws import unit
 
 FLOATS = (bp.float16, bp.bfloat16, bp.float32, bp.float64)
 

@@ -17,7 +17,7 @@ import bedplate as bp
 from bedplate.devices.device import BACKENDS
 from bedplate.dtypes import COMPLEX, FLOATS, INTEGERS, DType, as_dtype, real_dtype
 from bedplate.ops.record import REGISTRY, Op, Sample, apply
-from bedplate.ops.views import outputs
+from bedplate.ops.shape.views import outputs
 
 EPSILON = {"float64": 2.2e-16, "float32": 1.2e-7, "float16": 9.8e-4, "bfloat16": 7.8e-3}
 # the dtype of the oracle

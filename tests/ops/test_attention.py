@@ -13,14 +13,14 @@ from bedplate.compiler.realise import clear_plans
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.kernel import f32
 from bedplate.kernel.target import find_target
-from bedplate.ops import attention_tiles
-from bedplate.ops.attention import ATTENTION
-from bedplate.ops.attention_backward import ATTENTION_BACKWARD
-from bedplate.ops.attention_decode import decode_kernel
-from bedplate.ops.attention_forward import forward_kernel
-from bedplate.ops.attention_lower import n_pairs
-from bedplate.ops.attention_reverse import backward_kernel
-from bedplate.ops.attention_tiles import Geometry
+from bedplate.ops.attention import tiles as attention_tiles
+from bedplate.ops.attention.attention import ATTENTION
+from bedplate.ops.attention.backward import ATTENTION_BACKWARD
+from bedplate.ops.attention.decode import decode_kernel
+from bedplate.ops.attention.forward import forward_kernel
+from bedplate.ops.attention.lower import n_pairs
+from bedplate.ops.attention.reverse import backward_kernel
+from bedplate.ops.attention.tiles import Geometry
 
 DTYPES = [np.float32, np.float64, ml_dtypes.bfloat16, np.float16]
 # B, H, K, T, S, D, causal, window: tails of every kind, groups, more queries than keys, one key

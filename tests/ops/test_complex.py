@@ -13,9 +13,9 @@ import pytest
 import bedplate as bp
 from bedplate.dtypes import COMPLEX, FLOATS, INTEGERS
 from bedplate.errors import DTypeError, GradientError, ShapeError
-from bedplate.ops.complex_form import FORMS
+from bedplate.ops.complex_numbers.form import FORMS
 from bedplate.ops.record import REGISTRY, apply
-from bedplate.ops.views import outputs
+from bedplate.ops.shape.views import outputs
 
 SHAPES = [(3, 5), (), (0, 4), (2, 0), (37,), (1,)]
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import bedplate as bp
-from bedplate.ops.complex_form import FORMS
+from bedplate.ops.complex_numbers.form import FORMS
 
 ULPS = 3.0
 PLAIN = [

@@ -10,7 +10,7 @@ import pytest
 
 import bedplate as bp
 from bedplate.errors import DTypeError, ShapeError
-from bedplate.ops.convolution_records import (
+from bedplate.ops.convolution.records import (
     CONVOLUTION,
     CONVOLUTION_BY_INPUT,
     CONVOLUTION_BY_WEIGHT,

@@ -10,7 +10,7 @@ import pytest
 
 import bedplate as bp
 from bedplate.errors import DTypeError, ShapeError
-from bedplate.ops.cumulative_kernel import BLOCK
+from bedplate.ops.scan.kernel import BLOCK
 
 INF, NAN = math.inf, math.nan
 

@@ -23,10 +23,12 @@ from bedplate.kernel import (
     word_pointer,
 )
 from bedplate.memory import allocate
-from bedplate.ops import matmul_lower, matmul_skinny, matmul_tiled
-from bedplate.ops.matmul_lower import lower
-from bedplate.ops.matmul_task import Variant
-from bedplate.ops.matmul_tiles import tiles
+from bedplate.ops.matmul import lower as matmul_lower
+from bedplate.ops.matmul import skinny as matmul_skinny
+from bedplate.ops.matmul import tiled as matmul_tiled
+from bedplate.ops.matmul.lower import lower
+from bedplate.ops.matmul.task import Variant
+from bedplate.ops.matmul.tiles import tiles
 
 
 class Launcher:

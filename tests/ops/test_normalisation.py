@@ -12,7 +12,7 @@ import bedplate as bp
 import bedplate.nn.functional as F
 from bedplate import nn
 from bedplate.errors import DTypeError, ShapeError
-from bedplate.ops.norms import STANDARDISE
+from bedplate.ops.normalisation.norms import STANDARDISE
 from bedplate.ops.record import apply
 
 

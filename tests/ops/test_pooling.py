@@ -12,9 +12,9 @@ import pytest
 import bedplate as bp
 import bedplate.nn.functional as F
 from bedplate.errors import DTypeError, ShapeError
-from bedplate.ops.pooling_records import MAX_POOL, WINDOW_SPREAD, WINDOW_SUM
+from bedplate.ops.indexing.row_choice import ROW_ADD, ROW_TAKE
+from bedplate.ops.pooling.records import MAX_POOL, WINDOW_SPREAD, WINDOW_SUM
 from bedplate.ops.record import apply
-from bedplate.ops.row_choice import ROW_ADD, ROW_TAKE
 
 NAN = math.nan
 

@@ -12,9 +12,9 @@ import pytest
 import bedplate as bp
 import bedplate.nn.functional as F
 from bedplate.errors import DTypeError, ShapeError
+from bedplate.ops.image.resampling import RESAMPLE
+from bedplate.ops.image.resampling_tables import Resampling, tables
 from bedplate.ops.record import apply
-from bedplate.ops.resampling import RESAMPLE
-from bedplate.ops.resampling_tables import Resampling, tables
 
 
 def floats(seed: int, *shape: int) -> Any:

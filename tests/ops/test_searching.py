@@ -10,7 +10,7 @@ import pytest
 
 import bedplate as bp
 from bedplate.errors import CaptureError, DTypeError, GradientError, ShapeError
-from bedplate.ops import counting, searchsorted
+from bedplate.ops.sorting import counting, searchsorted
 
 NAN, INF = math.nan, math.inf
 RNG = np.random.default_rng

@@ -12,11 +12,11 @@ import pytest
 import bedplate as bp
 from bedplate.errors import DTypeError, GradientError, ShapeError
 from bedplate.ops.record import apply
-from bedplate.ops.select_kernel import BLOCK as SELECTED
-from bedplate.ops.select_kernel import SAMPLES
-from bedplate.ops.sort_blocks import BLOCK
-from bedplate.ops.sort_kernel import SHORT
-from bedplate.ops.sorting import SMALL_K, TOP_K
+from bedplate.ops.sorting.blocks import BLOCK
+from bedplate.ops.sorting.kernel import SHORT
+from bedplate.ops.sorting.selection import BLOCK as SELECTED
+from bedplate.ops.sorting.selection import SAMPLES
+from bedplate.ops.sorting.sorting import SMALL_K, TOP_K
 
 NAN, INF = math.nan, math.inf
 DTYPES = (

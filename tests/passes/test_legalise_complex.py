@@ -14,7 +14,7 @@ from bedplate.compiler.passes.verify import verify
 from bedplate.compiler.print_graph import graph_text
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
-from bedplate.ops import complex_parts
+from bedplate.ops.complex_numbers import parts as complex_parts
 from bedplate.ops.record import Op
 
 Z = np.array([[1 + 2j, -0.5j, 3], [0, -1, 2 - 1j]])

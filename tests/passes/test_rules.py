@@ -18,10 +18,10 @@ from bedplate.compiler.passes.views import views
 from bedplate.dtypes import float32, float64
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
-from bedplate.ops.comparison import not_equal
 from bedplate.ops.leaves import constant
+from bedplate.ops.pointwise.comparison import not_equal
 from bedplate.ops.record import REGISTRY
-from bedplate.ops.softmax import softmax
+from bedplate.ops.reduction.softmax import softmax
 
 SPECIAL = np.array([0.0, -0.0, 1.5, np.inf, -np.inf, np.nan], np.float32)
 

@@ -19,8 +19,8 @@ from bedplate.autograd.functional import vjp
 from bedplate.autograd.mode import no_grad
 from bedplate.dtypes import complex128, float64
 from bedplate.errors import GradientError
-from bedplate.ops.complex_parts import imag, real
-from bedplate.ops.regions import concat
+from bedplate.ops.complex_numbers.parts import imag, real
+from bedplate.ops.shape.regions import concat
 
 STEP = 1e-6
 RELATIVE = 1e-5

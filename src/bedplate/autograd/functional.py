@@ -19,8 +19,8 @@ from bedplate.autograd.stand_in import alias_entry
 from bedplate.errors import GradientError, ShapeError
 from bedplate.graph.pending import LOCAL
 from bedplate.ops.build import number
-from bedplate.ops.complex_parts import imag, real
-from bedplate.ops.regions import concat
+from bedplate.ops.complex_numbers.parts import imag, real
+from bedplate.ops.shape.regions import concat
 
 Arguments = int | tuple[int, ...]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from bedplate.errors import ShapeError
-from bedplate.ops.attention import attention as fused_attention
-from bedplate.ops.softmax import softmax
+from bedplate.ops.attention.attention import attention as fused_attention
+from bedplate.ops.reduction.softmax import softmax
 from bedplate.tensor import Tensor, arange, random, where
 
 

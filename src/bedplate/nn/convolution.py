@@ -13,7 +13,7 @@ from bedplate.nn.init import fans, uniform_init
 from bedplate.nn.linear import Initialiser, uniform_by_fan_in
 from bedplate.nn.module import Module
 from bedplate.nn.parameter import Parameter
-from bedplate.ops.windows import per_axis
+from bedplate.ops.convolution.windows import per_axis
 from bedplate.tensor import Tensor
 
 Sizes = int | Sequence[int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bedplate.nn.attention import attention
 from bedplate.nn.noise import dropout, gumbel_softmax, rrelu
 from bedplate.nn.scaled_attention import scaled_dot_product_attention
-from bedplate.ops.rope import rope, swiglu
+from bedplate.ops.attention.rope import rope, swiglu
 from bedplate.tensor import Tensor, network
 from bedplate.tensor.network import *
 

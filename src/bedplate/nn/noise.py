@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bedplate.ops.piecewise import leaky_relu
-from bedplate.ops.reduce import axis_words
+from bedplate.ops.pointwise.piecewise import leaky_relu
+from bedplate.ops.reduction.reduce import axis_words
 from bedplate.tensor import Generator, Tensor, functions, random, where
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from bedplate.nn import functional
 from bedplate.nn.module import Module
-from bedplate.ops.windows import per_axis
+from bedplate.ops.convolution.windows import per_axis
 from bedplate.tensor import Tensor
 
 Sizes = int | Sequence[int]

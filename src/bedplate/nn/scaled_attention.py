@@ -12,7 +12,7 @@ import math
 from bedplate.dtypes import bool_, float32
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.nn.noise import dropout
-from bedplate.ops.attention import attention as fused_attention
+from bedplate.ops.attention.attention import attention as fused_attention
 from bedplate.ops.build import broadcast_shapes
 from bedplate.ops.refusal import refuse
 from bedplate.tensor import Generator, Tensor, arange, functions, where

@@ -1,33 +1,34 @@
 """The ops floor: what each operation is. Start at record.py; operators.py gives the overview."""
 
-from bedplate.ops import attention as attention
-from bedplate.ops import complex_exponential as complex_exponential
-from bedplate.ops import complex_forms as complex_forms
-from bedplate.ops import complex_polar as complex_polar
-from bedplate.ops import complex_sums as complex_sums
-from bedplate.ops import complex_trigonometry as complex_trigonometry
-from bedplate.ops import convolution_transposed as convolution_transposed
-from bedplate.ops import counting as counting
-from bedplate.ops import cumulative_extremes as cumulative_extremes
-from bedplate.ops import custom_kernel as custom_kernel
-from bedplate.ops import einsum as einsum
-from bedplate.ops import fft as fft
-from bedplate.ops import floats as floats
-from bedplate.ops import linalg_determinants as linalg_determinants
-from bedplate.ops import linalg_diagonals as linalg_diagonals
-from bedplate.ops import linalg_eigen as linalg_eigen
-from bedplate.ops import linalg_factors as linalg_factors
-from bedplate.ops import linalg_norms as linalg_norms
-from bedplate.ops import linalg_powers as linalg_powers
-from bedplate.ops import linalg_products as linalg_products
-from bedplate.ops import losses as losses
-from bedplate.ops import norms as norms
-from bedplate.ops import order_statistics as order_statistics
-from bedplate.ops import pooling_adaptive as pooling_adaptive
-from bedplate.ops import random as random
-from bedplate.ops import rearrange as rearrange
-from bedplate.ops import resampling as resampling
-from bedplate.ops import rope as rope
-from bedplate.ops import searching as searching
-from bedplate.ops import sets as sets
+# every op and every form enters its table when its module is imported
+import bedplate.ops.attention.attention
+import bedplate.ops.attention.rope
+import bedplate.ops.complex_numbers.arithmetic
+import bedplate.ops.complex_numbers.exponential
+import bedplate.ops.complex_numbers.polar
+import bedplate.ops.complex_numbers.sums
+import bedplate.ops.complex_numbers.trigonometry
+import bedplate.ops.convolution.transposed
+import bedplate.ops.custom_kernel
+import bedplate.ops.fourier.fft
+import bedplate.ops.image.resampling
+import bedplate.ops.indexing.searching
+import bedplate.ops.linalg.determinants
+import bedplate.ops.linalg.diagonals
+import bedplate.ops.linalg.eigen
+import bedplate.ops.linalg.einsum
+import bedplate.ops.linalg.factors
+import bedplate.ops.linalg.norms
+import bedplate.ops.linalg.powers
+import bedplate.ops.linalg.products
+import bedplate.ops.losses.classes
+import bedplate.ops.normalisation.norms
+import bedplate.ops.pointwise.floats
+import bedplate.ops.pooling.adaptive
+import bedplate.ops.random.draws
+import bedplate.ops.scan.extremes
+import bedplate.ops.shape.rearrange
+import bedplate.ops.sorting.counting
+import bedplate.ops.sorting.order_statistics
+import bedplate.ops.sorting.sets
 from bedplate.ops.operators import Operators as Operators

@@ -62,7 +62,7 @@ def flops(op: Op, inputs: Any, output: Any, attributes: Attributes) -> float:
 
     inputs, output  anything with shape and dtype; of several outputs a tuple
     >>> import bedplate as bp
-    >>> from bedplate.ops.matmul import MATMUL
+    >>> from bedplate.ops.matmul.matmul import MATMUL
     >>> a, b = bp.zeros((2, 3)), bp.zeros((3, 4))
     >>> flops(MATMUL, (a, b), bp.matmul(a, b), {})
     48

@@ -29,7 +29,7 @@ from bedplate.ops.build import Value
 from bedplate.ops.record import NoGradient, Op, each_element, register
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import integers
-from bedplate.ops.views import outputs
+from bedplate.ops.shape.views import outputs
 
 SPLIT = ("begin", "end")  # the parameters of a kernel whose work is handed out in parts
 Argument = tuple[str, Any]  # ("input" or "output", number), ("int", value), ("float", its bits)

@@ -18,10 +18,10 @@ from bedplate.dtypes import float32, float64
 from bedplate.errors import DTypeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.build import Value, as_type, promoted
-from bedplate.ops.complex_parts import as_complex, as_real, real
+from bedplate.ops.complex_numbers.parts import as_complex, as_real, real
 from bedplate.ops.record import Cost, NoGradient, Op, Sample, apply, register
 from bedplate.ops.refusal import refuse_inputs
-from bedplate.ops.views import outputs
+from bedplate.ops.shape.views import outputs
 
 # kinds of inputs and outputs: as the first input is; always real; always complex
 SAME, REAL, COMPLEX = "s", "r", "c"

@@ -10,29 +10,25 @@ from __future__ import annotations
 from typing import Any
 
 from bedplate.graph.node import Node
-from bedplate.ops import (
+from bedplate.ops.build import is_number
+from bedplate.ops.complex_numbers import parts as complex_parts
+from bedplate.ops.indexing import gather
+from bedplate.ops.indexing import slices as indexing
+from bedplate.ops.matmul import matmul as products
+from bedplate.ops.pointwise import (
     activations,
     arithmetic,
     bits,
     comparison,
-    complex_parts,
     convert,
-    creation,
     exponential,
     extremes,
-    gather,
-    indexing,
-    positions,
-    reduce,
-    regions,
     rounding,
-    statistics,
     trigonometry,
-    views,
 )
-from bedplate.ops import matmul as products
-from bedplate.ops import softmax as rows
-from bedplate.ops.build import is_number
+from bedplate.ops.reduction import positions, reduce, statistics
+from bedplate.ops.reduction import softmax as rows
+from bedplate.ops.shape import creation, regions, views
 
 
 def _is_operand(other: Any) -> bool:

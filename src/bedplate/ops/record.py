@@ -96,7 +96,7 @@ class Op:
     n_outputs   how many values the op gives
     epilogue    kernel: can apply an element-wise chain to each value that it stores
     by_parts    on complex inputs it does the same to the real parts and to the imaginary parts;
-                an op that takes complex inputs otherwise has a form: ops/complex_forms.py
+                an op that takes complex inputs otherwise has a form: ops/complex_numbers/
     promote     elementwise: the dtype to which inputs are cast first: "" as they are,
                 "common" what holds all, "float" the same with integers as float32, "truth"
                 bool: whether they differ from 0

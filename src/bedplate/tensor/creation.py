@@ -15,9 +15,9 @@ from bedplate.dtypes import DType, as_dtype, complex64, float32, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Node, Shape
 from bedplate.graph.pending import user_site
-from bedplate.ops import creation
 from bedplate.ops.leaves import constant
-from bedplate.ops.views import as_sizes
+from bedplate.ops.shape import creation
+from bedplate.ops.shape.views import as_sizes
 from bedplate.tensor.dlpack import from_dlpack as array_from_dlpack
 from bedplate.tensor.tensor import Tensor, wrap
 from bedplate.tensor.values import foreign_node

@@ -2,7 +2,7 @@
 
 Written by tools/namespace.py."""
 
-from bedplate.ops.fft import (
+from bedplate.ops.fourier.fft import (
     fft,
     fftn,
     fftshift,

@@ -2,8 +2,51 @@
 
 Written by tools/namespace.py."""
 
-from bedplate.ops.activations import erf, gelu, relu, sigmoid, silu, softplus
-from bedplate.ops.arithmetic import (
+from bedplate.ops.attention.attention import attention
+from bedplate.ops.attention.rope import rope, swiglu
+from bedplate.ops.complex_numbers.parts import (
+    as_complex,
+    as_real,
+    conj,
+    imag,
+    real,
+    view_as_complex,
+    view_as_real,
+)
+from bedplate.ops.complex_numbers.parts import complex_ as complex
+from bedplate.ops.complex_numbers.polar import angle, polar
+from bedplate.ops.convolution.convolution import conv1d, conv2d, conv3d
+from bedplate.ops.convolution.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
+from bedplate.ops.custom_kernel import kernel_output, run_kernel
+from bedplate.ops.image.patches import sliding_window_view
+from bedplate.ops.image.unfolding import unfold
+from bedplate.ops.indexing.gather import embedding, gather, index_select, take, take_along_axis
+from bedplate.ops.indexing.indexed import (
+    index_add,
+    index_copy,
+    index_fill,
+    index_put,
+    index_reduce,
+    masked_fill,
+    masked_scatter,
+    put_along_axis,
+    scatter,
+    scatter_add,
+    scatter_reduce,
+)
+from bedplate.ops.indexing.searching import argwhere, count_nonzero, masked_select, nonzero
+from bedplate.ops.linalg.determinants import logdet
+from bedplate.ops.linalg.diagonals import block_diag, diag, diag_embed
+from bedplate.ops.linalg.diagonals import diagonal_ as diagonal
+from bedplate.ops.linalg.diagonals import trace_ as trace
+from bedplate.ops.linalg.einsum import einsum
+from bedplate.ops.linalg.products import cross, dot, inner, kron, outer, tensordot, vdot, vecdot
+from bedplate.ops.losses.classes import cross_entropy
+from bedplate.ops.losses.regression import mse_loss
+from bedplate.ops.matmul.matmul import matmul
+from bedplate.ops.normalisation.norms import layer_norm, rms_norm
+from bedplate.ops.pointwise.activations import erf, gelu, relu, sigmoid, silu, softplus
+from bedplate.ops.pointwise.arithmetic import (
     add,
     divide,
     floor_divide,
@@ -17,10 +60,8 @@ from bedplate.ops.arithmetic import (
     square,
     subtract,
 )
-from bedplate.ops.arithmetic import abs_ as abs
-from bedplate.ops.attention import attention
-from bedplate.ops.bessel import sinc
-from bedplate.ops.bits import (
+from bedplate.ops.pointwise.arithmetic import abs_ as abs
+from bedplate.ops.pointwise.bits import (
     bitwise_and,
     bitwise_invert,
     bitwise_left_shift,
@@ -28,7 +69,7 @@ from bedplate.ops.bits import (
     bitwise_right_shift,
     bitwise_xor,
 )
-from bedplate.ops.comparison import (
+from bedplate.ops.pointwise.comparison import (
     equal,
     greater,
     greater_equal,
@@ -43,28 +84,8 @@ from bedplate.ops.comparison import (
     logical_xor,
     not_equal,
 )
-from bedplate.ops.complex_parts import (
-    as_complex,
-    as_real,
-    conj,
-    imag,
-    real,
-    view_as_complex,
-    view_as_real,
-)
-from bedplate.ops.complex_parts import complex_ as complex
-from bedplate.ops.complex_polar import angle, polar
-from bedplate.ops.convert import astype, where
-from bedplate.ops.convolution import conv1d, conv2d, conv3d
-from bedplate.ops.convolution_transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
-from bedplate.ops.counting import bincount, histc, histogram
-from bedplate.ops.creation import empty_like, full_like, one_hot, ones_like, tril, triu, zeros_like
-from bedplate.ops.cumulative import cumprod, cumsum, cumulative_prod, cumulative_sum, logcumsumexp
-from bedplate.ops.cumulative_extremes import cummax, cummin
-from bedplate.ops.custom_kernel import kernel_output, run_kernel
-from bedplate.ops.einsum import einsum
-from bedplate.ops.error_functions import erfc
-from bedplate.ops.exponential import (
+from bedplate.ops.pointwise.convert import astype, where
+from bedplate.ops.pointwise.exponential import (
     exp,
     exp2,
     expm1,
@@ -76,57 +97,13 @@ from bedplate.ops.exponential import (
     rsqrt,
     sqrt,
 )
-from bedplate.ops.exponential import pow_ as pow
-from bedplate.ops.extremes import clip, maximum, minimum
-from bedplate.ops.floats import copysign, hypot, nextafter, signbit
-from bedplate.ops.gamma_functions import lgamma
-from bedplate.ops.gather import embedding, gather, index_select, take, take_along_axis
-from bedplate.ops.indexed import (
-    index_add,
-    index_copy,
-    index_fill,
-    index_put,
-    index_reduce,
-    masked_fill,
-    masked_scatter,
-    put_along_axis,
-    scatter,
-    scatter_add,
-    scatter_reduce,
-)
-from bedplate.ops.linalg_determinants import logdet
-from bedplate.ops.linalg_diagonals import block_diag, diag, diag_embed
-from bedplate.ops.linalg_diagonals import diagonal_ as diagonal
-from bedplate.ops.linalg_diagonals import trace_ as trace
-from bedplate.ops.linalg_products import cross, dot, inner, kron, outer, tensordot, vdot, vecdot
-from bedplate.ops.losses import cross_entropy
-from bedplate.ops.matmul import matmul
-from bedplate.ops.norms import layer_norm, rms_norm
-from bedplate.ops.order_statistics import median, quantile
-from bedplate.ops.patches import sliding_window_view
-from bedplate.ops.positions import argmax, argmin
-from bedplate.ops.quantile import normal_quantile
-from bedplate.ops.rearrange import broadcast_arrays, diff, meshgrid, repeat, roll, tile
-from bedplate.ops.recurrence import linear_recurrence
-from bedplate.ops.reduce import prod
-from bedplate.ops.reduce import all_ as all
-from bedplate.ops.reduce import any_ as any
-from bedplate.ops.reduce import max_ as max
-from bedplate.ops.reduce import min_ as min
-from bedplate.ops.reduce import sum_ as sum
-from bedplate.ops.regions import chunk, concat, flip, narrow, pad, split, stack, unstack
-from bedplate.ops.regression_losses import mse_loss
-from bedplate.ops.rope import rope, swiglu
-from bedplate.ops.rounding import ceil, floor, trunc
-from bedplate.ops.rounding import round_ as round
-from bedplate.ops.safe_inverse import safe_inv
-from bedplate.ops.searching import argwhere, count_nonzero, masked_select, nonzero
-from bedplate.ops.searchsorted import bucketize, isin, searchsorted
-from bedplate.ops.sets import unique, unique_all, unique_counts, unique_inverse, unique_values
-from bedplate.ops.softmax import log_softmax, logsumexp, softmax
-from bedplate.ops.sorting import argsort, kthvalue, sort, topk
-from bedplate.ops.statistics import mean, std, var
-from bedplate.ops.trigonometry import (
+from bedplate.ops.pointwise.exponential import pow_ as pow
+from bedplate.ops.pointwise.extremes import clip, maximum, minimum
+from bedplate.ops.pointwise.floats import copysign, hypot, nextafter, signbit
+from bedplate.ops.pointwise.rounding import ceil, floor, trunc
+from bedplate.ops.pointwise.rounding import round_ as round
+from bedplate.ops.pointwise.safe_inverse import safe_inv
+from bedplate.ops.pointwise.trigonometry import (
     acos,
     acosh,
     asin,
@@ -141,8 +118,36 @@ from bedplate.ops.trigonometry import (
     tan,
     tanh,
 )
-from bedplate.ops.unfolding import unfold
-from bedplate.ops.views import (
+from bedplate.ops.reduction.positions import argmax, argmin
+from bedplate.ops.reduction.reduce import prod
+from bedplate.ops.reduction.reduce import all_ as all
+from bedplate.ops.reduction.reduce import any_ as any
+from bedplate.ops.reduction.reduce import max_ as max
+from bedplate.ops.reduction.reduce import min_ as min
+from bedplate.ops.reduction.reduce import sum_ as sum
+from bedplate.ops.reduction.softmax import log_softmax, logsumexp, softmax
+from bedplate.ops.reduction.statistics import mean, std, var
+from bedplate.ops.scan.cumulative import (
+    cumprod,
+    cumsum,
+    cumulative_prod,
+    cumulative_sum,
+    logcumsumexp,
+)
+from bedplate.ops.scan.extremes import cummax, cummin
+from bedplate.ops.scan.recurrence import linear_recurrence
+from bedplate.ops.shape.creation import (
+    empty_like,
+    full_like,
+    one_hot,
+    ones_like,
+    tril,
+    triu,
+    zeros_like,
+)
+from bedplate.ops.shape.rearrange import broadcast_arrays, diff, meshgrid, repeat, roll, tile
+from bedplate.ops.shape.regions import chunk, concat, flip, narrow, pad, split, stack, unstack
+from bedplate.ops.shape.views import (
     broadcast_to,
     expand_dims,
     flatten,
@@ -155,6 +160,21 @@ from bedplate.ops.views import (
     swapaxes,
     transpose,
 )
+from bedplate.ops.sorting.counting import bincount, histc, histogram
+from bedplate.ops.sorting.order_statistics import median, quantile
+from bedplate.ops.sorting.searchsorted import bucketize, isin, searchsorted
+from bedplate.ops.sorting.sets import (
+    unique,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+)
+from bedplate.ops.sorting.sorting import argsort, kthvalue, sort, topk
+from bedplate.ops.special.bessel import sinc
+from bedplate.ops.special.error_functions import erfc
+from bedplate.ops.special.gamma_functions import lgamma
+from bedplate.ops.special.normal_quantile import normal_quantile
 from bedplate.ops.operators import Operators
 
 

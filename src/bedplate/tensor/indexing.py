@@ -1,7 +1,7 @@
 """Indexing: `x[key]`, and `x[key] = v` as an updated value.
 
-Integers, slices, None and `...` are the business of `ops/indexing.py`. Here come the keys that
-hold arrays: integer arrays and tensors, lists, boolean masks, several at once. The indexed
+Integers, slices, None and `...` are the business of `ops/indexing/slices.py`. Here come the keys
+that hold arrays: integer arrays and tensors, lists, boolean masks, several at once. The indexed
 axes are merged into one and taken along it. As in NumPy, the axes of the index arrays stand
 where the indexed axes stood if those were adjacent, else first.
 
@@ -20,10 +20,10 @@ from bedplate.dtypes import as_dtype, bool_, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Shape
 from bedplate.ops.build import is_number, number
-from bedplate.ops.convert import checked_index, where
-from bedplate.ops.gather import TAKE
-from bedplate.ops.indexing import get_item, region, set_item
-from bedplate.ops.scatter import replaced_rows
+from bedplate.ops.indexing.gather import TAKE
+from bedplate.ops.indexing.scatter import replaced_rows
+from bedplate.ops.indexing.slices import get_item, region, set_item
+from bedplate.ops.pointwise.convert import checked_index, where
 from bedplate.tensor.data import to_array
 
 FULL = slice(None)

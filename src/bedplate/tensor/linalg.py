@@ -2,17 +2,17 @@
 
 Written by tools/namespace.py."""
 
-from bedplate.ops.linalg_determinants import det, slogdet
-from bedplate.ops.linalg_diagonals import diagonal, trace
-from bedplate.ops.linalg_eigen import eig, eigh, eigvals, eigvalsh
-from bedplate.ops.linalg_factors import cholesky, qr
-from bedplate.ops.linalg_norms import cond, matrix_norm, norm, vector_norm
-from bedplate.ops.linalg_powers import matrix_exp, matrix_power
-from bedplate.ops.linalg_products import cross, multi_dot, outer, tensordot, vecdot
-from bedplate.ops.linalg_solving import inv, lstsq, pinv, solve, solve_triangular
-from bedplate.ops.linalg_svd import matrix_rank, svd, svdvals
-from bedplate.ops.matmul import matmul
-from bedplate.ops.views import matrix_transpose
+from bedplate.ops.linalg.determinants import det, slogdet
+from bedplate.ops.linalg.diagonals import diagonal, trace
+from bedplate.ops.linalg.eigen import eig, eigh, eigvals, eigvalsh
+from bedplate.ops.linalg.factors import cholesky, qr
+from bedplate.ops.linalg.norms import cond, matrix_norm, norm, vector_norm
+from bedplate.ops.linalg.powers import matrix_exp, matrix_power
+from bedplate.ops.linalg.products import cross, multi_dot, outer, tensordot, vecdot
+from bedplate.ops.linalg.solving import inv, lstsq, pinv, solve, solve_triangular
+from bedplate.ops.linalg.svd import matrix_rank, svd, svdvals
+from bedplate.ops.matmul.matmul import matmul
+from bedplate.ops.shape.views import matrix_transpose
 
 __all__ = [
     "cholesky",

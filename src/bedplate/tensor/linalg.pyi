@@ -7,11 +7,11 @@ from typing import Any
 
 from bedplate.tensor.tensor import Tensor
 
-from bedplate.ops.linalg_determinants import SlogdetResult
-from bedplate.ops.linalg_eigen import EigResult, EighResult
-from bedplate.ops.linalg_factors import QRResult
-from bedplate.ops.linalg_solving import LstsqResult
-from bedplate.ops.linalg_svd import SVDResult
+from bedplate.ops.linalg.determinants import SlogdetResult
+from bedplate.ops.linalg.eigen import EigResult, EighResult
+from bedplate.ops.linalg.factors import QRResult
+from bedplate.ops.linalg.solving import LstsqResult
+from bedplate.ops.linalg.svd import SVDResult
 
 def det(x: Any, /) -> Tensor: ...
 def slogdet(x: Any, /) -> SlogdetResult: ...

@@ -2,7 +2,54 @@
 
 Written by tools/namespace.py."""
 
-from bedplate.ops.activations import (
+from bedplate.ops.convolution.convolution import conv1d, conv2d, conv3d
+from bedplate.ops.convolution.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
+from bedplate.ops.image.grid_sampling import affine_grid, grid_sample
+from bedplate.ops.image.padding import pad_ as pad
+from bedplate.ops.image.patches import fold, unfold
+from bedplate.ops.image.resampling import interpolate
+from bedplate.ops.image.shuffles import channel_shuffle, pixel_shuffle, pixel_unshuffle
+from bedplate.ops.indexing.embedding_bag import embedding_bag
+from bedplate.ops.indexing.gather import embedding
+from bedplate.ops.indexing.indexed import one_hot
+from bedplate.ops.losses.binary import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    soft_margin_loss,
+)
+from bedplate.ops.losses.classes import cross_entropy, nll_loss
+from bedplate.ops.losses.ctc import ctc_loss
+from bedplate.ops.losses.ranking import (
+    cosine_embedding_loss,
+    cosine_similarity,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    pairwise_distance,
+    triplet_margin_loss,
+    triplet_margin_with_distance_loss,
+)
+from bedplate.ops.losses.regression import (
+    gaussian_nll_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+)
+from bedplate.ops.normalisation.normalisation import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    normalize,
+    rms_norm,
+)
+from bedplate.ops.pointwise.activations import (
     gelu,
     glu,
     logsigmoid,
@@ -14,34 +61,7 @@ from bedplate.ops.activations import (
     softsign,
     tanhshrink,
 )
-from bedplate.ops.binary_losses import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    multi_margin_loss,
-    multilabel_margin_loss,
-    multilabel_soft_margin_loss,
-    soft_margin_loss,
-)
-from bedplate.ops.convolution import conv1d, conv2d, conv3d
-from bedplate.ops.convolution_transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
-from bedplate.ops.ctc import ctc_loss
-from bedplate.ops.embedding_bag import embedding_bag
-from bedplate.ops.gather import embedding
-from bedplate.ops.grid_sampling import affine_grid, grid_sample
-from bedplate.ops.indexed import one_hot
-from bedplate.ops.losses import cross_entropy, nll_loss
-from bedplate.ops.normalisation import (
-    batch_norm,
-    group_norm,
-    instance_norm,
-    layer_norm,
-    local_response_norm,
-    normalize,
-    rms_norm,
-)
-from bedplate.ops.padding import pad_ as pad
-from bedplate.ops.patches import fold, unfold
-from bedplate.ops.piecewise import (
+from bedplate.ops.pointwise.piecewise import (
     celu,
     elu,
     hardshrink,
@@ -55,7 +75,16 @@ from bedplate.ops.piecewise import (
     softshrink,
     threshold,
 )
-from bedplate.ops.pooling import (
+from bedplate.ops.pointwise.trigonometry import tanh
+from bedplate.ops.pooling.adaptive import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
+from bedplate.ops.pooling.pooling import (
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
@@ -66,37 +95,8 @@ from bedplate.ops.pooling import (
     max_pool2d,
     max_pool3d,
 )
-from bedplate.ops.pooling_adaptive import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    adaptive_max_pool3d,
-)
-from bedplate.ops.ranking_losses import (
-    cosine_embedding_loss,
-    cosine_similarity,
-    hinge_embedding_loss,
-    margin_ranking_loss,
-    pairwise_distance,
-    triplet_margin_loss,
-    triplet_margin_with_distance_loss,
-)
-from bedplate.ops.regression_losses import (
-    gaussian_nll_loss,
-    huber_loss,
-    kl_div,
-    l1_loss,
-    mse_loss,
-    poisson_nll_loss,
-    smooth_l1_loss,
-)
-from bedplate.ops.resampling import interpolate
-from bedplate.ops.shuffles import channel_shuffle, pixel_shuffle, pixel_unshuffle
-from bedplate.ops.softmax import log_softmax, logsumexp, softmax, softmin
-from bedplate.ops.trigonometry import tanh
-from bedplate.ops.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
+from bedplate.ops.pooling.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
+from bedplate.ops.reduction.softmax import log_softmax, logsumexp, softmax, softmin
 
 __all__ = [
     "adaptive_avg_pool1d",

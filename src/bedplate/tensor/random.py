@@ -1,7 +1,7 @@
 """Random tensors: a value depends on the seed, on how many draws came before, on its place.
 
 Not on the order in which values are read, nor on fusion or threads: the numbers come from a
-counter (see ops/random.py), and the state of the counter is a tensor, so that a captured step
+counter (see ops/random/draws.py), and the state of the counter is a tensor, so that a captured step
 draws new numbers each time.
 
 All threads share one default generator. For numbers that do not depend on what other threads
@@ -22,8 +22,8 @@ import numpy as np
 from bedplate.devices.device import Device, current_device
 from bedplate.dtypes import float32, float64, int64
 from bedplate.errors import ShapeError
-from bedplate.ops import random as ops
-from bedplate.ops import sampling
+from bedplate.ops.random import draws as ops
+from bedplate.ops.random import sampling
 from bedplate.tensor.creation import new_shape
 from bedplate.tensor.tensor import Tensor
 
@@ -77,7 +77,7 @@ class Generator:
     def draw(
         self, function: Callable[..., Any], *arguments: Any, device: Any = None, **keywords: Any
     ) -> Any:
-        """`function(state, *arguments)` for one draw; see ops/random.py for such functions."""
+        """`function(state, *arguments)` for one draw; they stand in ops/random/draws.py."""
         place = current_device() if device is None else Device(device)
         with self._lock:
             result = function(self.state.to(place), *arguments, **keywords)

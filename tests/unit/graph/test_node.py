@@ -12,8 +12,8 @@ import pytest
 from bedplate import dtypes
 from bedplate.errors import DeviceError
 from bedplate.graph.node import Node, topological_order
-from bedplate.ops.arithmetic import add, multiply
 from bedplate.ops.leaves import placeholder
+from bedplate.ops.pointwise.arithmetic import add, multiply
 
 
 def leaf(device: Any = "here") -> Node:

@@ -10,12 +10,12 @@ import pytest
 
 from bedplate import dtypes
 from bedplate.errors import DTypeError, ShapeError
-from bedplate.ops.arithmetic import add, divide
 from bedplate.ops.build import broadcast_shapes, normalised_axes, sum_to
-from bedplate.ops.comparison import less
-from bedplate.ops.exponential import exp
 from bedplate.ops.leaves import constant, placeholder
-from bedplate.ops.views import permute, reshape
+from bedplate.ops.pointwise.arithmetic import add, divide
+from bedplate.ops.pointwise.comparison import less
+from bedplate.ops.pointwise.exponential import exp
+from bedplate.ops.shape.views import permute, reshape
 
 
 def node(shape: tuple[int, ...] = (), dtype: Any = dtypes.float32) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bedplate as bp
-from bedplate.ops.indexing import get_item, region, set_item
+from bedplate.ops.indexing.slices import get_item, region, set_item
 
 KEYS = [
     0,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import bedplate as bp
-from bedplate.ops import random
-from bedplate.ops.random import PHILOX
+from bedplate.ops.random import draws as random
+from bedplate.ops.random.draws import PHILOX
 
 # kat_vectors of Random123 1.14, philox4x32 with 10 rounds: counter, key, result
 VECTORS = [

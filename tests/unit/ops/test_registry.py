@@ -9,7 +9,7 @@ import pytest
 
 import bedplate  # noqa: F401 - fills the registry
 from bedplate.errors import InternalError
-from bedplate.ops.complex_form import FORMS
+from bedplate.ops.complex_numbers.form import FORMS
 from bedplate.ops.record import REGISTRY, NoGradient, Op, register
 from bedplate.ops.table import HEADINGS, table
 

@@ -15,7 +15,7 @@ import pytest
 
 import bedplate as bp
 from bedplate.errors import CaptureError, DTypeError, GradientError, ShapeError
-from bedplate.ops import random as draws
+from bedplate.ops.random import draws as draws
 
 COUNT = 200_000
 BOUND = 1.95  # of the distance, at 0.1 %

@@ -4,8 +4,8 @@ Needs nothing; leaves a graph in which no dtype is complex; composed ops on comp
 expanded on the way, unless they are applied by parts. A complex input of shape s is read
 as floats of shape s + (2,), which are the same bytes, and a complex result is written as such.
 In between the parts stay apart, so that a chain of complex operations is fused like a chain of
-real ones. What an op does to the parts is its form (ops/complex_form.py); an op whose record
-says `by_parts` is applied to each.
+real ones. What an op does to the parts is its form (ops/complex_numbers/form.py); an op whose
+record says `by_parts` is applied to each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bedplate.compiler.rewrite import Roots, with_inputs
 from bedplate.dtypes import DType, real_dtype
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node, topological_order
-from bedplate.ops.complex_form import FORMS, Pair
+from bedplate.ops.complex_numbers.form import FORMS, Pair
 from bedplate.ops.leaves import constant, placeholder
 from bedplate.ops.record import REGISTRY
 

@@ -1,0 +1,1 @@
+"""Scaled dot-product attention, its kernels and gradients, and rotary positions."""

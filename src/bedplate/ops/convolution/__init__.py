@@ -1,0 +1,1 @@
+"""Convolution and its transposition in one to three dimensions."""

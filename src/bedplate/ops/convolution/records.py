@@ -1,0 +1,298 @@
+"""The records of convolution and its two gradients.
+
+    convolution(x, w)[n, o, p]           = sum over c, k of x[n, c, i] w[o, c, k]
+    convolution_by_input(g, w)[n, c, i]  = sum over o, k of g[n, o, p] w[o, c, k]
+    convolution_by_weight(x, g)[o, c, k] = sum over n, p of x[n, c, i] g[n, o, p]
+
+    where i = p stride + k dilation - before
+
+The op is linear in either input, so the three are each other's gradients. What lies outside of x or
+g counts as zeros, which are multiplied as all else is: an infinite or NaN weight makes NaN of
+them, in the reference as in the kernels. The kernels: lower.py says what is packed;
+tiles.py and weight.py are they.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bedplate.dtypes import FLOATS, DType
+from bedplate.errors import DTypeError, ShapeError
+from bedplate.graph.node import Attributes, Shape
+from bedplate.ops.build import Value
+from bedplate.ops.convolution.lower import lower_by_input, lower_by_weight, lower_forward
+from bedplate.ops.convolution.windows import Pairs, space_names
+from bedplate.ops.elementwise import widened
+from bedplate.ops.record import Cost, Op, Sample, apply, register
+from bedplate.ops.refusal import refuse
+from bedplate.ops.samples import floats
+
+
+def out_sizes(space: Shape, window: Shape, attributes: Attributes) -> Shape:
+    """How many places a window has along each axis; less than 1 where it does not fit."""
+    return tuple(
+        (size + sum(pad) - d * (k - 1) - 1) // s + 1
+        for size, k, s, pad, d in zip(
+            space, window, attributes["stride"], attributes["padding"], attributes["dilation"],
+            strict=True,
+        )
+    )  # fmt: skip
+
+
+def check_convolution(
+    op: str, named: dict[str, Any], x: Any, w: Any, attributes: Attributes
+) -> None:
+    """Refuse an input and weights that no convolution has; x and w have .shape and .dtype."""
+    values = list(named.values())
+    if any(v.dtype not in FLOATS or v.dtype is not values[0].dtype for v in values):
+        refuse(DTypeError, op, "the dtypes must be one float dtype", named)
+    groups, rank = attributes["groups"], len(attributes["stride"])
+    if len(x) != rank + 2 or len(w) != rank + 2:
+        refuse(
+            ShapeError, op, f"{rank} axes of space are needed", named,
+            f"expected (N, C, {space_names(rank)}) and weights of {rank + 2} axes",
+        )  # fmt: skip
+    if w[0] % groups or x[1] != w[1] * groups:
+        refuse(
+            ShapeError, op, "the channels do not fit", named,
+            f"with groups={groups} and {x[1]} input channels the weights need {x[1] / groups:g} "
+            f"at axis 1 (they have {w[1]}), and a multiple of {groups} at axis 0",
+        )  # fmt: skip
+    if min(w[2:]) < 1 or min(out_sizes(x[2:], w[2:], attributes)) < 1:
+        refuse(
+            ShapeError, op, "the window does not fit into the input", named,
+            f"padding {attributes['padding']}, dilation {attributes['dilation']}",
+        )  # fmt: skip
+
+
+def _infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
+    x, w = inputs
+    check_convolution("convolution", {"x": x, "weight": w}, x.shape, w.shape, attributes)
+    out = out_sizes(x.shape[2:], w.shape[2:], attributes)
+    return (x.shape[0], w.shape[0], *out), x.dtype
+
+
+def _by_input_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
+    grad, w = inputs
+    named = {"x": grad, "weight": w}
+    rank = len(attributes["space"])
+    if len(grad.shape) != rank + 2 or len(w.shape) != rank + 2 or grad.shape[1] != w.shape[0]:
+        refuse(
+            ShapeError, "convolution_by_input", "the channels do not fit", named,
+            "axis 1 of x and axis 0 of the weights must be equal, and both have "
+            f"{rank + 2} axes",
+        )  # fmt: skip
+    shape = (grad.shape[0], w.shape[1] * attributes["groups"], *attributes["space"])
+    check_convolution("convolution_by_input", named, shape, w.shape, attributes)
+    out = out_sizes(attributes["space"], w.shape[2:], attributes)
+    if out != tuple(grad.shape[2:]):
+        refuse(
+            ShapeError, "convolution_by_input", "the sizes do not fit", named,
+            f"a convolution of {attributes['space']} gives {out}",
+        )  # fmt: skip
+    return shape, grad.dtype
+
+
+def _by_weight_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
+    x, grad = inputs
+    named = {"x": x, "grad_out": grad}
+    window, groups = attributes["window"], attributes["groups"]
+    shape = (grad.shape[1], x.shape[1] // groups, *window)
+    check_convolution("convolution_by_weight", named, x.shape, shape, attributes)
+    if (x.shape[0], *out_sizes(x.shape[2:], window, attributes)) != (
+        grad.shape[0], *grad.shape[2:],
+    ):  # fmt: skip
+        refuse(ShapeError, "convolution_by_weight", "the sizes do not fit", named,
+               f"a window of {window} does not give those of grad_out")  # fmt: skip
+    return shape, x.dtype
+
+
+def _windows(window: Shape, out: Shape, attributes: Attributes) -> Iterator[tuple[Any, Any]]:
+    """(tap, the part of the padded input that it meets), tap by tap."""
+    for tap in itertools.product(*(range(k) for k in window)):
+        starts = [k * d for k, d in zip(tap, attributes["dilation"], strict=True)]
+        part = tuple(
+            slice(start, start + (n - 1) * s + 1, s)
+            for start, n, s in zip(starts, out, attributes["stride"], strict=True)
+        )
+        yield (..., *tap), (slice(None), slice(None), *part)
+
+
+def _padded(x: Any, padding: Pairs) -> Any:
+    return np.pad(x, ((0, 0), (0, 0), *padding))
+
+
+def _reference(x: Any, w: Any, **attributes: Any) -> Any:
+    """Tap by tap: a product of the weights of the tap with what they meet."""
+    groups, out = attributes["groups"], out_sizes(x.shape[2:], w.shape[2:], attributes)
+    padded = _padded(x, attributes["padding"])
+    total = np.zeros((x.shape[0], groups, w.shape[0] // groups, math.prod(out)), x.dtype)
+    for tap, part in _windows(w.shape[2:], out, attributes):
+        rows = w[tap].reshape(groups, w.shape[0] // groups, w.shape[1])
+        met = padded[part].reshape(x.shape[0], groups, w.shape[1], math.prod(out))
+        total += rows @ met
+    return total.reshape(x.shape[0], w.shape[0], *out)
+
+
+def _by_input_reference(grad: Any, w: Any, *, space: Shape, **attributes: Any) -> Any:
+    """Tap by tap: the places that it reaches, each from one place of grad, or from a zero."""
+    groups, out = attributes["groups"], grad.shape[2:]
+    n, channels = grad.shape[0], w.shape[1] * attributes["groups"]
+    total = np.zeros((n, channels, *space))
+    rows = grad.reshape(n, groups, w.shape[0] // groups, *out)
+    for tap in itertools.product(*(range(k) for k in w.shape[2:])):
+        reached, sources = _reached_by(tap, space, attributes)
+        clipped = [np.clip(s, 0, size - 1) for s, size in zip(sources, out, strict=True)]
+        met = rows[(..., *np.ix_(*clipped))]
+        for axis, (source, size) in enumerate(zip(sources, out, strict=True), 3):
+            known = (source >= 0) & (source < size)
+            met = np.where(known.reshape(-1, *(1,) * (2 + len(out) - axis)), met, 0)
+        columns = w[(..., *tap)].reshape(groups, w.shape[0] // groups, w.shape[1]).swapaxes(1, 2)
+        sizes = met.shape[3:]
+        part = columns @ met.reshape(n, groups, w.shape[0] // groups, math.prod(sizes))
+        total[(..., *np.ix_(*reached))] += part.reshape(n, channels, *sizes)
+    return total
+
+
+def _reached_by(tap: Shape, space: Shape, attributes: Attributes) -> tuple[list[Any], list[Any]]:
+    """(places of x along each axis that a tap reaches, the places of grad that they are from)."""
+    reached, sources = [], []
+    for k, size, (before, _), step, apart in zip(
+        tap, space, attributes["padding"], attributes["stride"], attributes["dilation"],
+        strict=True,
+    ):  # fmt: skip
+        place = np.arange(size) + before - k * apart
+        found = np.flatnonzero(place % step == 0)
+        reached.append(found)
+        sources.append(place[found] // step)
+    return reached, sources
+
+
+def _by_weight_reference(x: Any, grad: Any, *, window: Shape, **attributes: Any) -> Any:
+    groups, out, n = attributes["groups"], grad.shape[2:], x.shape[0]
+    channels = x.shape[1] // groups
+    padded = _padded(x, attributes["padding"])
+    total = np.zeros((grad.shape[1], channels, *window), x.dtype)
+    rows = grad.reshape(n, groups, grad.shape[1] // groups, math.prod(out))
+    for tap, part in _windows(window, out, attributes):
+        met = padded[part].reshape(n, groups, channels, math.prod(out)).swapaxes(2, 3)
+        total[tap] = np.sum(rows @ met, axis=0).reshape(grad.shape[1], channels)
+    return total
+
+
+def convolution_gradient(
+    grad_out: Value, inputs: Any, output: Value, **attributes: Any
+) -> tuple[Value, Value]:
+    """x: the transposed convolution of grad_out; w: x correlated with grad_out."""
+    x, w = inputs
+    by_input = apply(CONVOLUTION_BY_INPUT, (grad_out, w), {**attributes, "space": x.shape[2:]})
+    by_weight = apply(CONVOLUTION_BY_WEIGHT, (x, grad_out), {**attributes, "window": w.shape[2:]})
+    return by_input, by_weight
+
+
+def by_input_gradient(
+    grad_out: Value, inputs: Any, output: Value, *, space: Shape, **attributes: Any
+) -> tuple[Value, Value]:
+    """x: the convolution of grad_out; w: grad_out correlated with x."""
+    x, w = inputs
+    by_weight = apply(CONVOLUTION_BY_WEIGHT, (grad_out, x), {**attributes, "window": w.shape[2:]})
+    return apply(CONVOLUTION, (grad_out, w), attributes), by_weight
+
+
+def by_weight_gradient(
+    grad_out: Value, inputs: Any, output: Value, *, window: Shape, **attributes: Any
+) -> tuple[Value, Value]:
+    """With the gradient as weights, x: the transposed convolution; grad: the convolution of x."""
+    x, grad = inputs
+    by_input = apply(CONVOLUTION_BY_INPUT, (grad, grad_out), {**attributes, "space": x.shape[2:]})
+    return by_input, apply(CONVOLUTION, (x, grad_out), attributes)
+
+
+# (N, C, *space), (out, in / groups, *window), stride, padding, dilation, groups
+_CASES = (
+    ((2, 3, 5, 6), (4, 3, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((1, 4, 7, 6), (6, 2, 3, 2), (2, 3), ((1, 0), (2, 1)), (1, 2), 2),
+    ((2, 3, 19), (2, 3, 4), (1,), ((2, 1),), (1,), 1),
+    ((1, 2, 17), (2, 1, 2), (3,), ((0, 0),), (2,), 2),
+    ((1, 2, 3, 4, 5), (3, 2, 2, 3, 2), (1, 2, 1), ((0, 1), (1, 1), (1, 0)), (2, 1, 1), 1),
+    ((1, 3, 4, 20), (3, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 3),
+    ((1, 1, 2, 33), (17, 1, 1, 2), (1, 1), ((0, 0), (0, 1)), (1, 1), 1),
+    ((0, 2, 5), (3, 2, 3), (1,), ((1, 1),), (1,), 1),
+)
+
+
+def _samples(kind: str) -> tuple[Sample, ...]:
+    """The cases above as inputs of the convolution, or of its gradient by "x" or "weight"."""
+    found = []
+    for x, w, stride, padding, dilation, groups in _CASES:
+        attributes: dict[str, Any] = dict(
+            stride=stride, padding=padding, dilation=dilation, groups=groups
+        )
+        out = (x[0], w[0], *out_sizes(x[2:], w[2:], attributes))
+        if kind == "":
+            found.append(floats(x, w, **attributes))
+        elif kind == "x":
+            found.append(floats(out, w, **attributes, space=x[2:]))
+        else:
+            found.append(floats(x, out, **attributes, window=w[2:]))
+    return tuple(found)
+
+
+def _flops(inputs: Any, output: Any, attributes: Attributes) -> float:
+    """Each result of a window, or each gradient of one, meets all weights of its channel."""
+    x, w = inputs
+    windows = output if attributes.get("space") is None else x
+    return 2.0 * math.prod(windows.shape) * math.prod(w.shape[1:])
+
+
+def _weight_flops(inputs: Any, output: Any, attributes: Attributes) -> float:
+    return 2.0 * math.prod(inputs[1].shape) * math.prod(output.shape[1:])
+
+
+CONVOLUTION = register(
+    Op(
+        "convolution",
+        "kernel",
+        _infer,
+        reference=widened(_reference),
+        gradient=convolution_gradient,
+        cost=Cost("2 C / groups taps flops an output; inputs and output once", _flops),
+        lower=lower_forward,
+        dtypes=FLOATS,
+        samples=_samples(""),
+        doc="Sums of an input times weights in a window that moves over it.",
+    )
+)
+CONVOLUTION_BY_INPUT = register(
+    Op(
+        "convolution_by_input",
+        "kernel",
+        _by_input_infer,
+        reference=widened(_by_input_reference),
+        gradient=by_input_gradient,
+        cost=Cost("2 O / groups taps flops an element of x", _flops),
+        lower=lower_by_input,
+        dtypes=FLOATS,
+        samples=_samples("x"),
+        doc="The gradient of a convolution by its input: the transposed convolution.",
+    )
+)
+CONVOLUTION_BY_WEIGHT = register(
+    Op(
+        "convolution_by_weight",
+        "kernel",
+        _by_weight_infer,
+        reference=widened(_by_weight_reference),
+        gradient=by_weight_gradient,
+        cost=Cost("2 positions flops an element of the weight", _weight_flops),
+        lower=lower_by_weight,
+        dtypes=FLOATS,
+        samples=_samples("weight"),
+        doc="The gradient of a convolution by its weights.",
+    )
+)

@@ -1,0 +1,1 @@
+"""Images moved, padded, cut into patches and resampled."""

@@ -1,0 +1,1 @@
+"""Elements chosen, written and joined by index or by mask."""

@@ -1,0 +1,1 @@
+"""Linear algebra: products by axes, norms, factors, systems of equations, eigenvalues."""

@@ -1,0 +1,1 @@
+"""Losses: against classes, of yes and no, between numbers, of pairs, over sequences."""

@@ -1,0 +1,1 @@
+"""The matrix product: its record, its kernels and how the work is cut."""

@@ -1,0 +1,278 @@
+"""How a product is computed: which kernel, what is packed, how the work is cut into items.
+
+| product                                | kernel                                          |
+|----------------------------------------|-------------------------------------------------|
+| up to 48 rows                          | matmul_skinny: b is read once, where it lies    |
+| one column                             | the same, with a and b exchanged                |
+| narrow floats and integers; a read     | matmul_pack packs a for all workers, then       |
+| often from a bad place (_layout_of_a)  | matmul_tiled                                    |
+| all else                               | matmul_tiled, which reads a where it lies       |
+
+The items of matmul_tiled pack their part of b, or read it where it lies (_layout_of_b).
+The choice never changes a result; see tiled.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from bedplate.devices.cpu.workers import n_workers
+from bedplate.kernel import Kernel
+from bedplate.memory.classes import ALIGNMENT
+from bedplate.ops.matmul import pack as matmul_pack
+from bedplate.ops.matmul import skinny as matmul_skinny
+from bedplate.ops.matmul import tiled as matmul_tiled
+from bedplate.ops.matmul.problem import Problem, make_problem
+from bedplate.ops.matmul.task import Variant
+from bedplate.ops.matmul.tiles import accumulator, element, tiles
+
+# A packed copy of a is made for at most this much at a time, so that it needs no second a.
+PACKED_BYTES = 64 << 20
+# An item should be worth handing out (about 4 us), and there should be a few for each worker.
+ITEM_FLOPS = 1e6
+ITEMS_PER_WORKER = 4
+# Up to so many multiply-adds nothing is copied: the operands stay in the second cache anyway.
+SMALL = 200**3
+# A packed copy of a pays if a is read for more panels of b than this, and if its rows are a
+# multiple of CLASH_BYTES apart, so that a tile's rows meet in the same places of the caches, or
+# are not contiguous. Else reading it where it is was faster at all sizes that were measured:
+# 255 against 248 GFLOP/s at 2000 x 2000 x 2000, but 198 against 245 at 2048.
+PANELS = 16
+CLASH_BYTES = 4096
+# Rows of b that lie closer than this need no packing: their panels fit the second cache and
+# the pages that the processor remembers.
+CLOSE_BYTES = 512
+
+_kernels: dict[Any, Kernel] = {}
+
+
+def lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None) -> None:
+    """Enter the launches of a product; see compiler/builder.py for what the arguments are."""
+    a, b = inputs
+    (out,) = outputs
+    problem = make_problem(a, b, out)
+    if not problem.n_products * problem.rows * problem.columns:
+        return
+    if problem.columns == 1 and problem.rows > 1 and is_readable(problem.swapped()):
+        _Product(builder, b, a, out, epilogue, problem, problem.swapped()).lower_skinny()
+    elif problem.rows <= matmul_skinny.MAX_ROWS and is_readable(problem):
+        _Product(builder, a, b, out, epilogue, problem, problem).lower_skinny()
+    else:
+        _Product(builder, a, b, out, epilogue, problem, problem).lower_tiled()
+
+
+def is_readable(problem: Problem) -> bool:
+    """Whether matmul_skinny can read b: neighbours in memory are neighbours in b."""
+    return 1 in (problem.b_k, problem.b_column) or 1 in (problem.columns, problem.depth)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Part:
+    """What one launch computes: some products, or some rows of one."""
+
+    first_batch: int
+    n_batches: int
+    first_row: int
+    rows: int
+
+
+class _Product:
+    """One product on its way into a builder.
+
+    whole     the problem as asked for
+    problem   the same, or with a and b exchanged (then they are exchanged here too)
+    """
+
+    def __init__(
+        self, builder: Any, a: Any, b: Any, out: Any, epilogue: Any, whole: Problem,
+        problem: Problem,
+    ) -> None:  # fmt: skip
+        self.builder, self.a, self.b, self.out = builder, a, b, out
+        self.epilogue, self.whole, self.problem = epilogue, whole, problem
+        self.accumulate = accumulator(a.dtype)
+        self.types = tuple(element(view.dtype) for view in (a, b, out))
+        cut = tiles(self.accumulate)
+        self.cut = dataclasses.replace(cut, vectors=1) if problem.columns <= cut.lanes else cut
+
+    def lower_skinny(self) -> None:
+        problem, size = self.problem, self.accumulate.itemsize
+        self.cut = tiles(self.accumulate)
+        lanes = self.cut.lanes
+        across = problem.b_column == 1 or problem.columns == 1
+        copy_a = self.types[0] is not self.accumulate
+        variant = self._variant("other", "across" if across else "along", copy_a=copy_a)
+        unit = matmul_skinny.step_and_vectors(problem.rows == 1)[1] * lanes
+        n_units = ceil_divide(problem.columns, unit)
+        most = matmul_skinny.block_columns(problem.rows, lanes, size)
+        share = problem.columns * problem.n_products // (ITEMS_PER_WORKER * n_workers())
+        blocks = min(ceil_divide(problem.columns, max(min(most, share), unit)), n_units)
+        deep = ceil_divide(problem.depth, lanes) * lanes if copy_a else 0
+        width = ceil_divide(n_units, blocks) * unit
+        part = _Part(0, problem.n_products, 0, problem.rows)
+        self._enter(
+            matmul_skinny, variant, part, self.a, self.out, (1, blocks),
+            problem.rows * (width + deep) * size, [self.out.buffer],
+        )  # fmt: skip
+
+    def lower_tiled(self) -> None:
+        problem, cut, size = self.problem, self.cut, self.accumulate.itemsize
+        variant = self._variant(self._layout_of_a(), self._layout_of_b())
+        for part in self._parts(variant.a_layout == "packed"):
+            source = moved(self.a, part.first_row * problem.a_row)
+            if variant.a_layout == "packed":
+                source = self._pack(variant, part)
+            first = (part.first_batch * problem.rows + part.first_row) * problem.columns
+            partial, writes = moved(self.out, first), [self.out.buffer]
+            if problem.depth > cut.depth and variant.out is not self.accumulate:
+                # between depth blocks the sums rest unrounded
+                partial = self.builder.temp(part.n_batches * part.rows * problem.columns * size)
+                writes.append(partial)
+            scratch_bytes = cut.panels * cut.depth * cut.columns * size
+            grid = self._grid(part, variant)
+            self._enter(matmul_tiled, variant, part, source, partial, grid, scratch_bytes, writes)
+
+    def _variant(self, a_layout: str, b_layout: str, copy_a: bool = False) -> Variant:
+        a, b, out = self.types
+        has_epilogue = self.epilogue is not None
+        return Variant(
+            a, b, self.accumulate, out, a_layout, b_layout, len(self.problem.batch),
+            self.whole.is_split and has_epilogue, has_epilogue or out is not self.accumulate,
+            copy_a, self.problem is not self.whole, self.problem.rows == 1,
+        )  # fmt: skip
+
+    def _enter(
+        self, kernels: ModuleType, variant: Variant, part: _Part, source: Any, partial: Any,
+        grid: tuple[int, int], scratch_bytes: int, writes: list[Any],
+    ) -> None:  # fmt: skip
+        """Enter the launch of one part.
+
+        kernels        the module whose kernel it is
+        source         a, or its packed copy
+        partial        where sums rest between depth blocks
+        grid           blocks of rows and of columns of each product
+        scratch_bytes  for each worker
+        """
+        problem, whole, epilogue = self.problem, self.whole, self.epilogue
+        scratch_bytes = ceil_divide(scratch_bytes, ALIGNMENT) * ALIGNMENT
+        scratch = self.builder.scratch(scratch_bytes)
+        first = (part.first_batch * problem.rows + part.first_row) * problem.columns
+        words = [
+            source, self.b, moved(self.out, first), partial, scratch, scratch_bytes, part.rows,
+            problem.columns, problem.depth, problem.a_row, problem.a_k, problem.b_k,
+            problem.b_column, *grid, part.first_batch, part.first_row, whole.rows,
+            whole.one_rows, *(word for dimension in problem.batch for word in dimension),
+        ]  # fmt: skip
+        sizes = [type_.itemsize for type_ in self.types]
+        share = part.n_batches * part.rows / (problem.n_products * problem.rows)
+        self.builder.launch(
+            self._kernel(kernels, variant),
+            words + ([] if epilogue is None else list(epilogue.words)),
+            part.n_batches * grid[0] * grid[1],
+            reads=[getattr(source, "buffer", source), self.b.buffer], writes=[*writes, scratch],
+            flops=problem.flops * share, nbytes=problem.nbytes(*sizes) * share, name="matmul",
+        )  # fmt: skip
+
+    def _kernel(self, kernels: ModuleType, variant: Variant) -> Kernel:
+        """The kernel of a variant and an epilogue, made once."""
+        cut, epilogue = self.cut, self.epilogue
+        key = (kernels.__name__, variant, cut, None if epilogue is None else epilogue.key)
+        found = _kernels.get(key)
+        if found is None:
+            make: Callable[..., Kernel] = kernels.make_kernel
+            emit = None if epilogue is None else epilogue.emit
+            found = _kernels.setdefault(key, make(variant, cut, emit))
+        return found
+
+    def _layout_of_a(self) -> str:
+        """How a is read: "packed" if it must be widened, or is read often from a bad place."""
+        problem, size = self.problem, self.accumulate.itemsize
+        if self.types[0] is not self.accumulate:
+            return "packed"
+        is_large = problem.rows * problem.depth * problem.columns > SMALL
+        is_reread = problem.columns > PANELS * self.cut.columns
+        is_clashing = problem.a_row * size % CLASH_BYTES == 0
+        if is_large and is_reread and (problem.a_k != 1 or is_clashing):
+            return "packed"
+        return "along" if problem.a_k == 1 else "other"
+
+    def _layout_of_b(self) -> str:
+        """How b is read: "direct", or the layout that it is packed from."""
+        problem = self.problem
+        is_small = problem.rows * problem.depth * problem.columns <= SMALL
+        is_close = problem.b_k * self.accumulate.itemsize <= CLOSE_BYTES
+        is_whole = self.types[1] is self.accumulate and problem.b_column == 1
+        if is_whole and (is_small or is_close):
+            return "direct"
+        return matmul_pack.layout(problem.b_column, problem.b_k)
+
+    def _parts(self, a_packed: bool) -> list[_Part]:
+        """What is done at a time: as much as may be packed at once."""
+        problem, cut = self.problem, self.cut
+        if not a_packed:
+            return [_Part(0, problem.n_products, 0, problem.rows)]
+        row_bytes = self.accumulate.itemsize * max(problem.depth, 1)
+        rows = max(PACKED_BYTES // row_bytes // cut.rows, 1) * cut.rows
+        if rows >= problem.rows:
+            each = max(rows // problem.rows, 1)
+            return [
+                _Part(first, min(each, problem.n_products - first), 0, problem.rows)
+                for first in range(0, problem.n_products, each)
+            ]
+        return [
+            _Part(product, 1, first, min(rows, problem.rows - first))
+            for product in range(problem.n_products)
+            for first in range(0, problem.rows, rows)
+        ]
+
+    def _pack(self, variant: Variant, part: _Part) -> Any:
+        """Enter the launch that packs rows of a; gives the packed copy."""
+        problem, cut = self.problem, self.cut
+        deep = ceil_divide(problem.depth, cut.lanes) * cut.lanes
+        n_tiles = ceil_divide(part.rows, cut.rows)
+        size = part.n_batches * n_tiles * cut.rows * deep * self.accumulate.itemsize
+        packed = self.builder.temp(size)
+        kind = matmul_pack.layout(problem.a_row, problem.a_k)
+        words = [
+            self.a, packed, part.rows, problem.depth, problem.a_row, problem.a_k, n_tiles,
+            cut.rows * deep, part.first_row, part.first_batch,
+            *(word for size, stride, _ in problem.batch for word in (size, stride)),
+        ]  # fmt: skip
+        read_bytes = part.n_batches * part.rows * problem.depth * variant.a.itemsize
+        self.builder.launch(
+            matmul_pack.pack_kernel(
+                kind, variant.a, self.accumulate, cut.rows, cut.lanes, variant.rank
+            ),
+            words, matmul_pack.n_pack_items(n_tiles, part.n_batches), reads=[self.a.buffer],
+            writes=[packed], nbytes=size + read_bytes, name="matmul_pack",
+        )  # fmt: skip
+        return packed
+
+    def _grid(self, part: _Part, variant: Variant) -> tuple[int, int]:
+        """Into how many blocks of rows and of columns each product is cut."""
+        problem, cut = self.problem, self.cut
+        n_tiles = ceil_divide(part.rows, cut.rows)
+        n_panels = ceil_divide(problem.columns, cut.columns)
+        flops = 2.0 * part.rows * problem.columns * max(problem.depth, 1)
+        wanted = min(ITEMS_PER_WORKER * n_workers() / part.n_batches, flops / ITEM_FLOPS)
+        # Cutting columns costs little; each block of rows packs b again, or reads it at least.
+        # What that leaves undivided may be cut as far as it goes.
+        columns = min(max(math.ceil(wanted), 1), max(n_panels // 4, 1))
+        tiles_of_block = 2 if variant.b_layout == "direct" else 8
+        rows = min(max(math.ceil(wanted / columns), 1), max(n_tiles // tiles_of_block, 1))
+        if rows * columns < n_workers():
+            columns = max(min(math.ceil(wanted / rows), n_panels), 1)
+        return rows, columns
+
+
+def ceil_divide(a: int, b: int) -> int:
+    """a / b, rounded up."""
+    return -(-a // b)
+
+
+def moved(view: Any, elements: int) -> Any:
+    """The view, starting `elements` further."""
+    return dataclasses.replace(view, offset=view.offset + elements) if elements else view

@@ -1,0 +1,124 @@
+"""What the kernels of a product share: their argument words, what specialises them, one item.
+
+A task computes some products, or some rows of one, cut into row_blocks x column_blocks items
+each. The words are named below; the batch table and the epilogue's words follow them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bedplate.kernel import Type, Value, cast, fma, word_int, word_pointer
+from bedplate.ops.matmul.pack import batch_offset
+from bedplate.ops.matmul.tiles import Tiles
+
+# words of the task; the batch table of (size, stride of a, stride of b) follows, then whatever
+# the epilogue wants
+(
+    A, B, C, PARTIAL, SCRATCH, SCRATCH_BYTES, ROWS, COLUMNS, DEPTH, A_ROW, A_K, B_K, B_COLUMN,
+    ROW_BLOCKS, COLUMN_BLOCKS, FIRST_BATCH, FIRST_ROW, ALL_ROWS, ONE_ROWS,
+) = range(19)  # fmt: skip
+N_WORDS = 19
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What specialises the kernel; sizes and strides are words.
+
+    a, b, accumulate, out   element types
+    a_layout                "packed": a lies in tiles made by matmul_pack; else it is read where
+                            it is, "along" if its rows are contiguous, "other" if not
+    b_layout                "direct": rows of b are read where they are; else how it is packed
+    rank                    batch dimensions
+    copy_a                  matmul_skinny: a is copied to scratch memory, widened, first
+    one_row                 matmul_skinny: a is one row, so no loop goes over its rows
+    swapped                 matmul_skinny: a and b are exchanged; the one row is a column of c
+    split_rows              rows of several products were merged: the epilogue wants them apart
+    finish                  values are cast or go through an epilogue before they are stored
+    """
+
+    a: Type
+    b: Type
+    accumulate: Type
+    out: Type
+    a_layout: str
+    b_layout: str
+    rank: int
+    split_rows: bool
+    finish: bool
+    copy_a: bool = False
+    swapped: bool = False
+    one_row: bool = False
+
+
+def words_before_epilogue(rank: int) -> int:
+    return N_WORDS + 3 * rank
+
+
+@dataclass(slots=True)
+class Item:
+    """What one work item knows while it is staged: pointers and sizes, all run-time values."""
+
+    args: Value
+    batch: Value
+    a: Value
+    b: Value
+    c: Value
+    partial: Value
+    scratch: Value
+    rows: Value
+    columns: Value
+    depth: Value
+    a_row: Value
+    a_k: Value
+    b_k: Value
+    b_column: Value
+
+
+def open_item(variant: Variant, tiles: Tiles, args: Value, batch: Value, worker: Value) -> Item:
+    """Read the words of the task; pointers lead to the item's product."""
+    rows, columns, depth = (word_int(args, w) for w in (ROWS, COLUMNS, DEPTH))
+    whole_batch = batch + word_int(args, FIRST_BATCH)
+    a = word_pointer(args, A, variant.accumulate if variant.a_layout == "packed" else variant.a)
+    if variant.a_layout == "packed":
+        deep = (depth + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
+        n_tiles = (rows + (tiles.rows - 1)) // tiles.rows
+        a = a + batch * n_tiles * deep * tiles.rows
+    else:
+        a = a + batch_offset(args, whole_batch, N_WORDS, variant.rank, 1, 3)
+    b = word_pointer(args, B, variant.b) + batch_offset(
+        args, whole_batch, N_WORDS, variant.rank, 2, 3
+    )
+    first = batch * rows * columns
+    scratch = word_pointer(args, SCRATCH, variant.accumulate)
+    scratch = scratch + worker * (word_int(args, SCRATCH_BYTES) // variant.accumulate.itemsize)
+    return Item(
+        args, whole_batch, a, b,
+        word_pointer(args, C, variant.out) + first,
+        word_pointer(args, PARTIAL, variant.accumulate) + first,
+        scratch, rows, columns, depth,
+        *(word_int(args, w) for w in (A_ROW, A_K, B_K, B_COLUMN)),
+    )  # fmt: skip
+
+
+def multiply_add(a: Value, b: Value, c: Value) -> Value:
+    """a * b + c: rounded once for floats, modulo 2**bits for integers."""
+    return fma(a, b, c) if c.type.is_float else a * b + c
+
+
+def apply_epilogue(
+    variant: Variant, emit: Any, args: Value, batch: Value, row: Value, column: Value,
+    value: Value, mask: Any,
+) -> Value:  # fmt: skip
+    """The value to store: what the epilogue makes of it, or the value cast."""
+    if emit is None:
+        return cast(value, variant.out)
+    row = row + word_int(args, FIRST_ROW)
+    if variant.split_rows:
+        rows = word_int(args, ONE_ROWS)
+        batch = batch * (word_int(args, ALL_ROWS) // rows) + row // rows
+        row = row % rows
+    first = words_before_epilogue(variant.rank)
+    lanes = value.type.lanes or None
+    return emit(value, batch, row, column, lanes, mask, args, first)

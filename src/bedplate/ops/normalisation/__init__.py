@@ -1,0 +1,1 @@
+"""Layer, RMS, batch, group and instance normalisation."""

@@ -1,0 +1,1 @@
+"""Element by element: arithmetic, comparisons, bits, casts, exponentials, rounding, activations."""

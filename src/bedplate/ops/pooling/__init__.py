@@ -1,0 +1,1 @@
+"""Pooling in one to three dimensions."""

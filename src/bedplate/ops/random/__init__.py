@@ -1,0 +1,1 @@
+"""Random values from a counter."""

@@ -1,0 +1,1 @@
+"""Sums, products, extremes, means and softmax over axes, and how sums are accumulated."""

@@ -1,0 +1,1 @@
+"""Cumulative sums, products and extremes along an axis, and the linear recurrence."""

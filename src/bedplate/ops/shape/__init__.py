@@ -1,0 +1,1 @@
+"""The same elements in another shape or order, and values made from nothing but a shape."""

@@ -1,0 +1,1 @@
+"""Sorting, selection, search in sorted rows, sets and counts."""
