@@ -26,12 +26,8 @@ def plan_memory(regions: list[list[Launch]]) -> int:
     """Set the offsets of all temporaries; returns the bytes of the arena."""
     ranges = _live_ranges(regions)
     owner = _in_place(regions, ranges)
-    blocks = [r for buffer, r in ranges.items() if owner.get(buffer, buffer) is buffer]
-    size = _place(blocks)
-    for buffer in ranges:
-        root = buffer
-        while owner.get(root, root) is not root:
-            root = owner[root]
+    size = _place([entry for buffer, entry in ranges.items() if buffer not in owner])
+    for buffer, root in owner.items():
         buffer.offset = root.offset
     return size
 
@@ -56,7 +52,7 @@ def _live_ranges(regions: list[list[Launch]]) -> dict[BufferRef, _Range]:
 def _in_place(
     regions: list[list[Launch]], ranges: dict[BufferRef, _Range]
 ) -> dict[BufferRef, BufferRef]:
-    """Which temporary lies over which other."""
+    """The temporary that each one lies over: the first of its chain, which lies over none."""
     owner: dict[BufferRef, BufferRef] = {}
     taken: set[BufferRef] = set()
     for level, launches in enumerate(regions):
@@ -67,11 +63,9 @@ def _in_place(
                     continue
                 alone = old.last == level and old.readers_at_last == 1 and new.first == level
                 if alone and old.first < level and target.nbytes <= source.nbytes:
-                    owner[target] = source
+                    root = owner.get(source, source)
+                    owner[target] = root
                     taken.add(source)
-                    root = source
-                    while root in owner:
-                        root = owner[root]
                     ranges[root].last = max(ranges[root].last, new.last)
     return owner
 
