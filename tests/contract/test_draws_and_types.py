@@ -10,8 +10,8 @@ import pytest
 from tests.contract.values import near, tensor
 
 import bedplate as bp
-from bedplate.ops.random import draws as draws
-from bedplate.ops.random.draws import unit
+from bedplate.ops.random import draws, philox
+from bedplate.ops.random.philox import unit
 
 FLOATS = (bp.float16, bp.bfloat16, bp.float32, bp.float64)
 
@@ -34,13 +34,13 @@ def test_uniform_numbers_stay_below_one(device: Any) -> None:
 
 def test_draws_do_not_depend_on_the_device(device: Any) -> None:
     """B52, and the same bits everywhere"""
-    state = bp.Tensor(np.array(draws.seed_words(7), np.uint32), device)
+    state = bp.Tensor(np.array(philox.seed_words(7), np.uint32), device)
     state_there = bp.Tensor(state.numpy(), "reference")
     for make in (draws.uniform, lambda s, shape: draws.randint(s, shape, -3, 1000)):
         np.testing.assert_array_equal(
             make(state, (5, 7)).numpy(), make(state_there, (5, 7)).numpy()
         )
-    following = draws.advanced(state)
+    following = philox.advanced(state)
     assert not np.array_equal(
         draws.uniform(following, (9,)).numpy(), draws.uniform(state, (9,)).numpy()
     )

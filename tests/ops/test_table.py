@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -61,11 +60,10 @@ def test_costs_are_numbers(op: Op) -> None:
 
 
 class Shaped:
-    """What a rule of shapes is given."""
+    """The least that a rule of shapes or of costs is given: no size, no ndim, no values."""
 
     def __init__(self, shape: Any, dtype: Any) -> None:
-        self.shape, self.dtype, self.ndim = tuple(shape), dtype, len(shape)
-        self.size = math.prod(self.shape)
+        self.shape, self.dtype = tuple(shape), dtype
 
 
 def cost(name: str, *inputs: bp.Tensor, **attributes: Any) -> tuple[float, float]:

@@ -174,21 +174,22 @@ def refuse_dtype(name: str, inputs: tuple[Any, ...], accepted: tuple[DType, ...]
 
 
 def row(
-    declared: Function,
+    *,
+    name: str,
+    doc: str,
     reference: Callable[..., Any],
     emit: Callable[..., Any] | None,
     gradient: Gradient | NoGradient,
-    promote: str,
-    dtypes: tuple[DType, ...],
-    result: Result,
     samples: tuple[Sample, ...],
+    dtypes: tuple[DType, ...],
+    promote: str = "",
+    result: Result = None,
 ) -> Op:
     """The registered record of an elementwise op; `emit` takes type and values.
 
     emit     None for an op that only complex numbers have: it is gone before kernels are made
     result   the dtype of the result, or a function that gives it of the inputs'; None: theirs
     """
-    name = declared.__name__.strip("_")
     return register(
         Op(
             name,
@@ -200,7 +201,7 @@ def row(
             promote=promote,
             dtypes=dtypes,
             samples=samples,
-            doc=declared.__doc__ or "",
+            doc=doc,
         )
     )
 
@@ -218,7 +219,11 @@ def unary(
     """Make an op of one input; its arguments are the fields of the record."""
 
     def decorate(declared: Callable[[Any], Any]) -> Callable[[Value], Value]:
-        op = row(declared, reference, emit, gradient, promote, dtypes, result, samples)
+        op = row(
+            name=declared.__name__.strip("_"), doc=declared.__doc__ or "", reference=reference,
+            emit=emit, gradient=gradient, samples=samples, dtypes=dtypes, promote=promote,
+            result=result,
+        )  # fmt: skip
         accepted = frozenset(dtypes)
 
         @functools.wraps(declared)
@@ -246,7 +251,11 @@ def binary(
     """Make an op of two inputs; its arguments are the fields of the record."""
 
     def decorate(declared: Callable[[Any, Any], Any]) -> Callable[[Value, Value], Value]:
-        op = row(declared, reference, emit, gradient, promote, dtypes, result, samples)
+        op = row(
+            name=declared.__name__.strip("_"), doc=declared.__doc__ or "", reference=reference,
+            emit=emit, gradient=gradient, samples=samples, dtypes=dtypes, promote=promote,
+            result=result,
+        )  # fmt: skip
         accepted = frozenset(dtypes)
         floats = accepted.intersection(FLOATS)
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from bedplate.dtypes import DType
@@ -127,15 +127,59 @@ class Op:
         return f"<Op {self.name}>"
 
 
+@dataclass(frozen=True)
+class Kind:
+    """Which fields of a record belong to a kind, beside those that any record may have.
+
+    needs   without these the compiler could do nothing with it
+    takes   what it may have too
+    """
+
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+
+
+KINDS = {
+    "leaf": Kind(),
+    # `emit` is missing where only complex numbers have the op, see ops/complex_numbers/
+    "elementwise": Kind(("reference",), ("emit", "promote")),
+    "view": Kind(("reference",)),
+    # argmax and argmin have no `initial` and `combine`: the compiler knows how places are compared
+    "reduce": Kind(("reference", "accumulate"), ("initial", "combine")),
+    "gather": Kind(("reference",)),
+    "assemble": Kind(("reference",)),
+    "kernel": Kind(("reference", "cost", "lower"), ("epilogue", "n_outputs")),
+    "host": Kind(("reference",), ("n_outputs",)),
+    "composed": Kind(("reference", "expand"), ("n_outputs",)),
+}
+OF_SOME_KINDS = {name for kind in KINDS.values() for name in kind.needs + kind.takes}
+ABSENT = {f.name: f.default for f in fields(Op)}
 REGISTRY: dict[str, Op] = {}
 
 
 def register(op: Op) -> Op:
-    """Enter a record into the table from which tests, methods and documentation are derived."""
+    """Enter a record into the table from which tests, methods and documentation are derived.
+
+    raises   InternalError if the name is taken, or the fields are not those of the kind
+    """
     if op.name in REGISTRY:
         raise InternalError(f"two ops are called {op.name!r}")
+    _check_fields(op)
     REGISTRY[op.name] = op
     return op
+
+
+def _check_fields(op: Op) -> None:
+    kind = KINDS.get(op.kind)
+    if kind is None:
+        raise InternalError(f"{op.name}: no kind {op.kind!r}; there are {', '.join(KINDS)}")
+    given = {name for name in OF_SOME_KINDS if getattr(op, name) != ABSENT[name]}
+    missing = sorted(set(kind.needs) - given)
+    if missing:
+        raise InternalError(f"{op.name}: a record of kind {op.kind} needs {', '.join(missing)}")
+    foreign = sorted(given - {*kind.needs, *kind.takes, "reference", "cost"})
+    if foreign:
+        raise InternalError(f"{op.name}: kind {op.kind} does not use {', '.join(foreign)}")
 
 
 def apply(op: Op, inputs: tuple[Any, ...], attributes: Attributes = NO_ATTRIBUTES) -> Any:

@@ -23,7 +23,7 @@ from bedplate.devices.device import Device, current_device
 from bedplate.dtypes import float32, float64, int64
 from bedplate.errors import ShapeError
 from bedplate.ops.random import draws as ops
-from bedplate.ops.random import sampling
+from bedplate.ops.random import philox, sampling
 from bedplate.tensor.creation import new_shape
 from bedplate.tensor.tensor import Tensor
 
@@ -37,7 +37,7 @@ def _state(seed: int, device: Device) -> Tensor:
     number = operator.index(seed)
     if not 0 <= number < 2**64:
         raise ValueError(f"seed: an integer in [0, 2^64), got {number}")
-    return Tensor(np.array(ops.seed_words(number), np.uint32), device)
+    return Tensor(np.array(philox.seed_words(number), np.uint32), device)
 
 
 class Generator:
@@ -81,7 +81,7 @@ class Generator:
         place = current_device() if device is None else Device(device)
         with self._lock:
             result = function(self.state.to(place), *arguments, **keywords)
-            self.state._rebind(ops.advanced(self.state)._node)
+            self.state._rebind(philox.advanced(self.state)._node)
         return result
 
     def uniform(

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
 
 import bedplate  # noqa: F401 - fills the registry
+from bedplate.dtypes import COMPLEX
 from bedplate.errors import InternalError
 from bedplate.ops.complex_numbers.form import FORMS
-from bedplate.ops.record import REGISTRY, NoGradient, Op, register
+from bedplate.ops.record import KINDS, REGISTRY, NoGradient, Op, register
 from bedplate.ops.table import HEADINGS, table
 
-KINDS = {
-    "leaf", "elementwise", "view", "reduce", "gather", "assemble", "kernel", "host", "composed",
-}  # fmt: skip
 # what computes an op of each kind, beside the kinds that the compiler knows by name
 COMPUTED_BY = {"elementwise": "emit", "kernel": "lower", "composed": "expand"}
 # ops that are tested through others: leaves, projections, and a gradient that is an op
@@ -42,6 +41,32 @@ def test_record_is_complete(op: Op) -> None:
 def test_two_ops_of_one_name_are_refused() -> None:
     with pytest.raises(InternalError, match="two ops are called 'add'"):
         register(dataclasses.replace(REGISTRY["add"], doc="again"))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "text"),
+    [
+        ("add", {"kind": "element"}, "odd: no kind 'element'; there are leaf, elementwise, "),
+        ("matmul", {"lower": None}, "odd: a record of kind kernel needs lower"),
+        ("cross_entropy", {"expand": None}, "odd: a record of kind composed needs expand"),
+        ("add", {"reference": None}, "odd: a record of kind elementwise needs reference"),
+        ("add", {"combine": max}, "odd: kind elementwise does not use combine"),
+        ("sum", {"promote": "float"}, "odd: kind reduce does not use promote"),
+        ("eigh", {"epilogue": True}, "odd: kind host does not use epilogue"),
+    ],
+)
+def test_fields_of_another_kind_are_refused(name: str, change: Any, text: str) -> None:
+    with pytest.raises(InternalError, match=re.escape(text)):
+        register(dataclasses.replace(REGISTRY[name], name="odd", **change))
+    assert "odd" not in REGISTRY
+
+
+def test_every_op_on_complex_numbers_has_a_form_or_is_by_parts() -> None:
+    """Without one, the pass that takes complex nodes apart fails where the user reads a value."""
+    taken = {op for op in REGISTRY.values() if set(op.dtypes) & set(COMPLEX)}
+    # expand: what it is composed of has forms; leaves and these two the pass knows itself
+    known = {op for op in taken if op.by_parts or op in FORMS or op.expand or op.kind == "leaf"}
+    assert {op.name for op in taken - known} == {"as_real", "output"}
 
 
 def test_table_shows_every_op() -> None:

@@ -6,6 +6,7 @@ All join in the order of the rows, so the bits do not depend on the number of th
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,10 @@ def _zeros_among(rng: np.random.Generator) -> Any:
     return [np.array([0, 1, 0, 2, 1, 2, 1, 3, 0]), rows]
 
 
+def _n_written(inputs: Any, output: Any, attributes: Attributes) -> float:
+    return math.prod(inputs[1].shape)
+
+
 SCATTER_REDUCE = register(
     Op(
         "scatter_reduce",
@@ -113,7 +118,7 @@ SCATTER_REDUCE = register(
         _infer,
         reference=_reference,
         gradient=scatter_reduce_gradient,
-        cost=Cost("1 flop an element", lambda inputs, output, attributes: float(inputs[1].size)),
+        cost=Cost("1 flop an element", _n_written),
         lower=lower_scatter_reduce,
         dtypes=(int64,),
         samples=(

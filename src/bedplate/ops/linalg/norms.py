@@ -112,7 +112,7 @@ def _floating(name: str, x: Value) -> Value:
     return x
 
 
-def _order(name: str, order: Any, words: tuple[str, ...], x: Value) -> Any:
+def _order(name: str, order: Any, words: tuple[str, ...]) -> Any:
     """raises ValueError unless the order is a number, or one of the words"""
     known = order in words if isinstance(order, str) else isinstance(order, int | float)
     if not known or order != order:
@@ -148,7 +148,7 @@ def vector_norm(
     5.0
     """
     x = _floating("vector_norm", x)
-    _order("vector_norm", ord, (), x)
+    _order("vector_norm", ord, ())
     axes = normalised_axes("vector_norm", axis, x)
     if x.dtype.kind == "c" and ord == 2:
         x = as_real(x)
@@ -202,7 +202,7 @@ def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Order | str | None 
     if len(x.shape) < 2:
         refuse(ShapeError, "matrix_norm", "x must be a matrix or a stack of matrices", {"x": x})
     ord = "fro" if ord is None else ord
-    _order("matrix_norm", ord, ("fro", "nuc"), x)
+    _order("matrix_norm", ord, ("fro", "nuc"))
     if ord == "fro":
         result = vector_norm(x, axis=(-2, -1))
     elif ord == "nuc":

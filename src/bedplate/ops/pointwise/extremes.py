@@ -93,20 +93,15 @@ def clip_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any
     )
 
 
-def _clip_declared(x: Value, low: Value, high: Value) -> Value:
-    """Bound each element: y = min(max(x, low), high)."""
-
-
-_clip_declared.__name__ = "clip"
 CLIP = row(
-    _clip_declared,
-    lambda x, low, high: np.minimum(np.maximum(x, low), high),
-    lambda t, x, low, high: language.minimum(language.maximum(x, low), high),
-    clip_gradient,
-    "common",
-    NUMBERS,
-    None,
-    (
+    name="clip",
+    doc="Bound each element: y = min(max(x, low), high).",
+    reference=lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    emit=lambda t, x, low, high: language.minimum(language.maximum(x, low), high),
+    gradient=clip_gradient,
+    promote="common",
+    dtypes=NUMBERS,
+    samples=(
         mixed(lambda r: [np.linspace(-2.05, 1.95, 21), np.float64(-1), np.float64(1)], "scalars"),
         mixed(
             lambda r: [r.uniform(-2, 2, (3, 7)), r.uniform(-1, 0, 7), r.uniform(0, 1, (3, 1))],

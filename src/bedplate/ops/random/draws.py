@@ -22,10 +22,7 @@ from bedplate.ops.pointwise.comparison import equal, greater_equal, less
 from bedplate.ops.pointwise.convert import where
 from bedplate.ops.pointwise.exponential import log, log1p
 from bedplate.ops.pointwise.extremes import maximum, minimum
-from bedplate.ops.random.philox import PHILOX as PHILOX
-from bedplate.ops.random.philox import advanced as advanced
 from bedplate.ops.random.philox import drawn, unit, words
-from bedplate.ops.random.philox import seed_words as seed_words
 from bedplate.ops.refusal import refuse
 from bedplate.ops.special.normal_quantile import normal_quantile
 

@@ -52,20 +52,14 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
-def _without_gradient(x: Value) -> Value:
-    """The same value; asking for its gradient says why there is none."""
-
-
-_without_gradient.__name__ = "distinct"
 DISTINCT = row(
-    _without_gradient,
-    lambda x: x,
-    lambda t, x: x,
-    NoGradient("how many different values there are changes with the values"),
-    "",
-    ANY,
-    None,
-    (floats((3, 5)), floats((0,)), bools((7,)), integers((9,))),
+    name="distinct",
+    doc="The same value; asking for its gradient says why there is none.",
+    reference=lambda x: x,
+    emit=lambda t, x: x,
+    gradient=NoGradient("how many different values there are changes with the values"),
+    dtypes=ANY,
+    samples=(floats((3, 5)), floats((0,)), bools((7,)), integers((9,))),
 )
 
 
