@@ -18,7 +18,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, UnionType
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[1] / "src" / "bedplate" / "tensor"
@@ -50,7 +50,8 @@ from typing import Any
 from bedplate.tensor.tensor import Tensor
 
 """
-# names of types in the signatures of ops -> types that users see
+# names of types in the signatures of ops -> types that users see; other names of unions are
+# written out
 TYPES = {
     "Value": "Any",
     "Value | None": "Any",
@@ -195,7 +196,7 @@ def _signature(function: Callable[..., Any], method: bool = False) -> str:
         elif parameter.kind is inspect.Parameter.KEYWORD_ONLY and not only_keywords:
             written.append("*")
             only_keywords = True
-        written.append(_parameter(parameter))
+        written.append(_parameter(parameter, function))
         after = parameters[place + 1 : place + 2]
         last = not after or after[0].kind is not inspect.Parameter.POSITIONAL_ONLY
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY and last:
@@ -207,19 +208,34 @@ def _signature(function: Callable[..., Any], method: bool = False) -> str:
             other = signature.parameters[ours].replace(name=theirs)
             # one of the two is given, so neither is required
             required = other.default is inspect.Parameter.empty
-            written.append(_parameter(other.replace(default=...) if required else other))
+            other = other.replace(default=...) if required else other
+            written.append(_parameter(other, function))
     result = TYPES.get(f"-> {signature.return_annotation}", str(signature.return_annotation))
     return f"({', '.join(written)}) -> {result}"
 
 
-def _parameter(parameter: inspect.Parameter) -> str:
+def _parameter(parameter: inspect.Parameter, function: Callable[..., Any]) -> str:
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-    kind = TYPES.get(str(parameter.annotation), str(parameter.annotation))
+    kind = _written_out(str(parameter.annotation), function)
     text = f"{stars.get(parameter.kind, '')}{parameter.name}: {kind}"
     if parameter.default is inspect.Parameter.empty:
         return text
     plain = parameter.default is None or isinstance(parameter.default, bool | int | float | str)
     return f"{text} = {parameter.default!r}" if plain else f"{text} = ..."
+
+
+def _written_out(kind: str, function: Callable[..., Any]) -> str:
+    """The type of a parameter, without names that only the module of the function knows."""
+    if kind in TYPES:
+        return TYPES[kind]
+    known = inspect.unwrap(function).__globals__
+
+    def union(word: re.Match[str]) -> str:
+        value = known.get(word[0])
+        plain = str(value).replace("collections.abc.", "")
+        return plain if isinstance(value, UnionType) else word[0]
+
+    return re.sub(r"\w+", union, kind)
 
 
 def main() -> int:

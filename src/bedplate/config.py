@@ -89,8 +89,9 @@ SETTINGS = (
     Setting("pool_size", 0, "bound in MiB of freed memory kept for reuse; 0: half the limit"),
     Setting("memory_limit", 0, "bound in MiB of memory in use; 0: what the machine has"),
     Setting("threads", True, "run kernels on all worker threads; off: on the caller alone"),
-    Setting("accumulate", "", "how sum, mean, var, std, norms, matmul add up: float32, float64 or "
-            "compensated (pairs); empty: in the dtype itself, 16-bit floats in float32", ACCUMULATE),
+    Setting("accumulate", "", "how sum, mean, var, std, norms, matmul add up: float32, float64 "
+            "or compensated (pairs); empty: in the dtype itself, 16-bit floats in float32",
+            ACCUMULATE),
     Setting("print_precision", 4, "digits behind the point when a tensor is printed"),
     Setting("print_threshold", 1000, "of a tensor with more elements only the edges are printed"),
     Setting("print_edge", 3, "elements at each end of an axis that are printed then"),

@@ -105,7 +105,7 @@ def arange(like: Value, start: Number, stop: Number, step: Number, dtype: DType)
     """start, start + step, ... before stop; whole numbers are counted exactly."""
     if step == 0:
         raise ValueError("arange: the step must not be 0")
-    if not all(isinstance(given, int) for given in (start, stop, step)):
+    if isinstance(start, float) or isinstance(stop, float) or isinstance(step, float):
         index = index_along(like, 0, (max(0, math.ceil((stop - start) / step)),), float64)
         return as_type(add(multiply(index, step), start), dtype)
     count = max(0, -((start - stop) // step))
