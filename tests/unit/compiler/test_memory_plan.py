@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from typing import Any
 
 from bedplate.compiler.builder import ALIGNMENT, BufferRef, Launch
@@ -17,8 +18,7 @@ def chain(length: int) -> list[list[Launch]]:
     """Each launch writes over what the one before it wrote."""
     links = [BufferRef(ALIGNMENT) for _ in range(length)]
     first = [[launch([], [links[0]])]]
-    pairs = zip(links, links[1:], strict=False)
-    return first + [[launch([a], [b], [(a, b)])] for a, b in pairs]
+    return first + [[launch([a], [b], [(a, b)])] for a, b in pairwise(links)]
 
 
 def buffers(regions: list[list[Launch]]) -> list[BufferRef]:
