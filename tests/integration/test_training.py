@@ -67,7 +67,8 @@ def interrupt_at(step):
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_a_resumed_run_leaves_no_trace(corpus, dropout):  # B73
+def test_a_resumed_run_leaves_no_trace(corpus, dropout):
+    """B73"""
     (corpus / "config.json").write_text(json.dumps({**SMALL, "attention_dropout": dropout}))
     straight = train(settings(corpus, "a"))
     stopped = train(settings(corpus, "b"), interrupt_at(5))
@@ -80,7 +81,9 @@ def test_a_resumed_run_leaves_no_trace(corpus, dropout):  # B73
     assert straight.held_out_nats_per_byte == resumed.held_out_nats_per_byte
 
 
-def test_resuming_over_the_end_of_an_epoch(corpus):  # B73
+def test_resuming_over_the_end_of_an_epoch(corpus):
+    """B73"""
+
     def few(out, **changes):
         trainer = Trainer(settings(corpus, out, steps=200, **changes))
         return trainer

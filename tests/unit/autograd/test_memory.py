@@ -186,7 +186,8 @@ def out_of_memory(x: bp.Tensor) -> None:
 
 
 @pytest.mark.parametrize("fail", [shape_error, error_in_backward, index_error, out_of_memory])
-def test_errors_leave_nothing_alive(fail: Any) -> None:  # B41
+def test_errors_leave_nothing_alive(fail: Any) -> None:
+    """B41"""
     x = bp.tensor([0.5, 1.5], requires_grad=True)
     for _ in range(3):
         fail(x)
@@ -198,7 +199,8 @@ def test_errors_leave_nothing_alive(fail: Any) -> None:  # B41
     assert not grown(before)
 
 
-def test_errors_leave_nothing_alive_without_the_collector() -> None:  # B41
+def test_errors_leave_nothing_alive_without_the_collector() -> None:
+    """B41"""
     x = bp.tensor([0.5, 1.5], requires_grad=True)
 
     def attempt() -> None:
@@ -215,7 +217,8 @@ def test_errors_leave_nothing_alive_without_the_collector() -> None:  # B41
     assert not grown(before)
 
 
-def test_a_loss_that_is_summed_up_keeps_its_graph() -> None:  # B43
+def test_a_loss_that_is_summed_up_keeps_its_graph() -> None:
+    """B43"""
     x = bp.tensor([0.5, 1.5], requires_grad=True)
     total = bp.zeros(())
     before = living()["Entry"]
@@ -235,7 +238,8 @@ def test_results_do_not_depend_on_the_collector() -> None:
     assert thread_state().recording
 
 
-def test_a_failed_backward_lets_go_of_what_was_saved() -> None:  # B41
+def test_a_failed_backward_lets_go_of_what_was_saved() -> None:
+    """B41"""
     x = bp.tensor([0.5, 1.5], requires_grad=True)
     middle = x.exp()
     y = (Raises.apply(x * 3) + middle.exp()).sum()

@@ -84,7 +84,8 @@ class KeepsTwice(bp.Operation):
         return grad * 4 * self.twice
 
 
-def test_second_derivative_of_saved_values() -> None:  # B40
+def test_second_derivative_of_saved_values() -> None:
+    """B40"""
     x = leaf(3.0)
     for _ in range(2):
         y = KeepsTwice.apply(x)

@@ -21,14 +21,16 @@ def gradient(x: bp.Tensor) -> Any:
     return x.grad.tolist()
 
 
-def test_each_entry_once() -> None:  # B37
+def test_each_entry_once() -> None:
+    """B37"""
     a = leaf(3.0)
     b = a + a
     (b * b).backward()
     assert gradient(a) == [24.0]
 
 
-def test_a_diamond_is_linear() -> None:  # B37
+def test_a_diamond_is_linear() -> None:
+    """B37"""
     a = leaf(1.0)
     x = a
     for _ in range(30):
@@ -48,7 +50,8 @@ def test_a_deep_graph_needs_no_recursion() -> None:
     assert len(table) >= 20000
 
 
-def test_freed_and_kept() -> None:  # B38
+def test_freed_and_kept() -> None:
+    """B38"""
     x = leaf(3.0)
     h = x * x
     y = h * h
@@ -76,7 +79,8 @@ def test_a_shared_part_that_was_freed() -> None:
     assert gradient(x) == [12.0]
 
 
-def test_two_threads_one_graph() -> None:  # B46
+def test_two_threads_one_graph() -> None:
+    """B46"""
     x = leaf(3.0)
     shared = x * x
     roots = [shared * 2 for _ in range(8)]
@@ -100,7 +104,8 @@ def test_two_threads_one_graph() -> None:  # B46
     assert gradient(x) == [12.0]
 
 
-def test_broadcast_gradients() -> None:  # B31
+def test_broadcast_gradients() -> None:
+    """B31"""
     a = bp.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
     b = bp.tensor([[1.0], [2.0]], requires_grad=True)
     (a + b).sum().backward()

@@ -54,7 +54,8 @@ def test_an_error_sticks_to_the_values_it_hit():
     assert (table * 2).tolist() == [2.0, 4.0]
 
 
-def test_sixteen_threads_compile_and_run_the_same_and_different_graphs():  # B47
+def test_sixteen_threads_compile_and_run_the_same_and_different_graphs():
+    """B47"""
     clear_plans()
     start = threading.Barrier(16)
     failures = []

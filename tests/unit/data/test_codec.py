@@ -43,21 +43,24 @@ def codec(request, tokenizer_file):
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_round_trip(codec, text):  # B76
+def test_round_trip(codec, text):
+    """B76"""
     ids = codec.encode(text)
     assert codec.decode(ids) == text
     assert (ids == []) == (text == "")
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_streamed_pieces_join_to_the_whole(codec, text):  # B76
+def test_streamed_pieces_join_to_the_whole(codec, text):
+    """B76"""
     stream = codec.stream()
     pieces = [stream.push(token) for token in codec.encode(text)]
     assert not any("\ufffd" in piece for piece in pieces)
     assert "".join(pieces) + stream.finish() == text
 
 
-def test_a_truncated_end_is_one_replacement_character(codec):  # B76
+def test_a_truncated_end_is_one_replacement_character(codec):
+    """B76"""
     ids = codec.encode("🙂")[:-1]
     stream = codec.stream()
     assert "".join(stream.push(token) for token in ids) == ""
@@ -73,12 +76,14 @@ def test_any_bytes_stream_as_they_decode(codec):
         assert "".join(pieces) + stream.finish() == codec.decode(ids)
 
 
-def test_a_lone_surrogate_is_refused(codec):  # B76
+def test_a_lone_surrogate_is_refused(codec):
+    """B76"""
     with pytest.raises(ValueError, match=r"character 2 of the text is a lone surrogate \(U\+D800"):
         codec.encode("ab\ud800")
 
 
-def test_special_tokens_need_permission(tokenizer_file):  # B76
+def test_special_tokens_need_permission(tokenizer_file):
+    """B76"""
     codec = TokenizerCodec(tokenizer_file)
     end = codec.encode("<|end|>", allow_special=True)
     assert len(end) == 1

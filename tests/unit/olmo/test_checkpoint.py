@@ -31,7 +31,8 @@ def test_saved_and_loaded_is_the_same(small_model, tmp_path, tied, max_shard_byt
     assert np.array_equal(logits(load(tmp_path / "a")), logits(model))
 
 
-def test_tied_weights_are_stored_once_and_stay_tied(small_model, tmp_path):  # B74
+def test_tied_weights_are_stored_once_and_stay_tied(small_model, tmp_path):
+    """B74"""
     save(small_model(tie_word_embeddings=True), tmp_path / "a")
     assert "lm_head.weight" not in read_weights(tmp_path / "a")
     model = load(tmp_path / "a")
@@ -95,7 +96,8 @@ def test_a_missing_weight_is_named(folder):
         load(folder)
 
 
-def test_a_missing_untied_head_is_an_error(folder):  # B74
+def test_a_missing_untied_head_is_an_error(folder):
+    """B74"""
     rewrite(folder, lambda arrays: arrays.pop("lm_head.weight"))
     with pytest.raises(CheckpointError, match=r"the weights lack lm_head\.weight"):
         load(folder)
@@ -154,7 +156,8 @@ def test_every_truncation_is_an_error(folder):
             load(folder)
 
 
-def test_an_index_that_names_an_absent_key(shards):  # B74
+def test_an_index_that_names_an_absent_key(shards):
+    """B74"""
     edit_index(shards, lambda table: table.update({"absent.weight": "model-00001-of-00002"}))
     with pytest.raises(CheckpointError, match=r"names model-00001-of-00002, which is not there"):
         load(shards)

@@ -65,7 +65,8 @@ def test_cases_survive_a_round_trip(case):
     assert Config(**written) == config
 
 
-def test_older_spelling_scales_full_attention_alone():  # B67
+def test_older_spelling_scales_full_attention_alone():
+    """B67"""
     config = Config(**PUBLISHED)
     assert config.dtype == "bfloat16"
     assert config.rope["full_attention"].rope_type == "yarn"
@@ -96,12 +97,14 @@ def test_our_words_and_theirs_are_the_same():
 
 
 @pytest.mark.parametrize(("n_layers", "full"), [(32, list(range(3, 32, 4))), (6, [3]), (2, [])])
-def test_default_layer_types(n_layers, full):  # B68
+def test_default_layer_types(n_layers, full):
+    """B68"""
     kinds = Config(n_layers=n_layers).layer_types
     assert [i for i, kind in enumerate(kinds) if kind == "full_attention"] == full
 
 
-def test_layer_types_of_the_training_code_are_kept():  # B68
+def test_layer_types_of_the_training_code_are_kept():
+    """B68"""
     kinds = ["sliding_attention", "full_attention"]
     assert Config(n_layers=2, layer_types=kinds).layer_types == tuple(kinds)
 

@@ -27,7 +27,8 @@ def cached_logits(model, pieces):
 
 
 @pytest.mark.parametrize("pieces", [[7], [1] * 7, [2, 5], [5, 2], [4, 1, 2], [3, 3, 1]])
-def test_pieces_equal_the_whole_in_float64(small_model, pieces):  # B70
+def test_pieces_equal_the_whole_in_float64(small_model, pieces):
+    """B70"""
     model = small_model("float64")
     with no_grad():
         whole = model(IDS).numpy()
@@ -70,7 +71,8 @@ def test_a_model_that_has_generated_can_be_copied_and_goes(small_model):
     assert gone() is None
 
 
-def test_sliding_layers_take_constant_memory(small_model):  # B70
+def test_sliding_layers_take_constant_memory(small_model):
+    """B70"""
     model = small_model(layer_types=["sliding_attention"] * 3)
     cache = Cache(model.config)
     sizes = []
@@ -82,7 +84,8 @@ def test_sliding_layers_take_constant_memory(small_model):  # B70
     assert {layer.keys.shape[2] for layer in cache.layers} == {3}
 
 
-def test_decoding_past_the_growth_of_full_layers(small_model):  # B70
+def test_decoding_past_the_growth_of_full_layers(small_model):
+    """B70"""
     model = small_model("float64")
     prompt = (np.arange(GROWTH - 2) % 64)[None]
     tokens = model.generate(prompt, max_new_tokens=5).numpy()

@@ -13,7 +13,8 @@ def test_plain_frequencies():
     assert found == pytest.approx([1.0, 0.1, 0.01, 0.001], rel=1e-15)
 
 
-def test_yarn_ramp_is_that_of_hugging_face():  # B68
+def test_yarn_ramp_is_that_of_hugging_face():
+    """B68"""
     # the training code bounds the ramp's end by 7 instead of 15, which gives 5.625e-4
     rope = RopeScaling("yarn", 1e4, 8.0, 65536)
     assert frequencies(rope, 16)[6] == pytest.approx(7.8125e-4, rel=1e-12)
@@ -35,7 +36,8 @@ def test_linear_scaling_divides_positions():
     ("position", "pair", "cosine"),
     [(15962, 0, -0.9080), (4095, 1, 0.87087), (131071, 1, -0.81732)],
 )
-def test_far_positions_keep_their_angle(position, pair, cosine):  # B65
+def test_far_positions_keep_their_angle(position, pair, cosine):
+    """B65"""
     cos, _ = rope_tables(RopeScaling(), 128, position, position + 1)
     assert cos[0, pair] == pytest.approx(cosine, abs=5e-5)
 

@@ -63,7 +63,8 @@ def test_sgd(momentum, nesterov, weight_decay):
     assert found == pytest.approx(weight, rel=1e-13)
 
 
-def test_small_steps_do_not_vanish_in_bfloat16():  # B62
+def test_small_steps_do_not_vanish_in_bfloat16():
+    """B62"""
     parameter = Parameter(tensor([1.0]).astype(bfloat16))
     optimizer = AdamW([parameter], lr=6e-4, weight_decay=0.0)
     found = run(optimizer, parameter, [[1.0]] * 100)
@@ -71,7 +72,8 @@ def test_small_steps_do_not_vanish_in_bfloat16():  # B62
     assert found == pytest.approx([0.9414], abs=1e-3)
 
 
-def test_decay_alone():  # B62
+def test_decay_alone():
+    """B62"""
     parameter = Parameter([1.0])
     found = run(AdamW([parameter], lr=0.1, weight_decay=0.5), parameter, [[0.0]])
     assert found == pytest.approx([0.95], abs=1e-7)

@@ -35,7 +35,8 @@ def test_matmul_in_place() -> None:
     assert x.tolist() == [[2.0, 4.0], [6.0, 8.0]]
 
 
-def test_views_do_not_follow() -> None:  # B34
+def test_views_do_not_follow() -> None:
+    """B34"""
     x = bp.tensor([1.0, 2.0, 3.0], requires_grad=True)
     y = x * 1
     v = y[1:]
@@ -47,7 +48,8 @@ def test_views_do_not_follow() -> None:  # B34
     assert x.grad.tolist() == [1.0, 1.0, 1.0]
 
 
-def test_what_was_saved_stays() -> None:  # B32
+def test_what_was_saved_stays() -> None:
+    """B32"""
     x = bp.tensor([1.0, 2.0], requires_grad=True)
     y = x.exp()
     alias = y.detach()
@@ -66,7 +68,8 @@ def test_what_was_saved_stays() -> None:  # B32
         lambda x: x.zero_(),
     ],
 )
-def test_a_leaf_changes_only_inside_no_grad(change: Any) -> None:  # B32
+def test_a_leaf_changes_only_inside_no_grad(change: Any) -> None:
+    """B32"""
     x = bp.tensor([1.0, 2.0], requires_grad=True)
     with pytest.raises(bp.errors.GradientError, match="leaf that requires a gradient"):
         change(x)

@@ -59,6 +59,7 @@ def network(fault: str, device: str = "cpu") -> Network:
     [("divides by zero", "divide", "an infinity"), ("takes a negative root", "sqrt", "a NaN")],
 )
 def test_forward(fault: str, op: str, what: str, device: str) -> None:
+    """B83"""
     text = (
         rf"{op}: made {what} in the forward pass\n  module  Network.blocks.2\n"
         rf"  line    .*test_detect.py:\d+\n  a       \(2, 4\) float32, at \(0, 0\) is .*"
@@ -75,6 +76,7 @@ def test_forward(fault: str, op: str, what: str, device: str) -> None:
     [("has a steep root", "an infinity"), ("multiplies nothing by it", "a NaN")],
 )
 def test_backward(fault: str, what: str, create_graph: bool, device: str) -> None:
+    """B83"""
     text = (
         rf"sqrt: its gradient made {what} in the backward pass.*"
         r"\n  module  Network.blocks.2\n  line    .*test_detect.py:\d+\n.*at \(0, 0\) is"

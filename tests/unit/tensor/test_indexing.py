@@ -70,7 +70,8 @@ def test_out_of_range_at_once(key: Any) -> None:
 
 
 @pytest.mark.parametrize("index", [3, -4])
-def test_out_of_range_when_computed(index: int) -> None:  # B29
+def test_out_of_range_when_computed(index: int) -> None:
+    """B29"""
     x = bp.tensor(SOURCE)
     result = x[bp.tensor([0, index])]
     for _ in range(2):
@@ -120,7 +121,8 @@ def test_gradient_of_indexing() -> None:
     np.testing.assert_array_equal(x.grad.numpy(), expected)
 
 
-def test_last_write_wins() -> None:  # B28
+def test_last_write_wins() -> None:
+    """B28"""
     source = bp.tensor([1.0, 2.0, 5.0], requires_grad=True)
     x = bp.zeros(3)
     x[bp.tensor([0, 0, 2])] = source
@@ -142,7 +144,8 @@ def test_gradient_of_assignment() -> None:
     assert value.grad.item() == 220.0
 
 
-def test_assignments_that_overlap() -> None:  # B35
+def test_assignments_that_overlap() -> None:
+    """B35"""
     a = bp.arange(6)
     a[1:] += a[:-1]
     assert a.tolist() == [0, 1, 3, 5, 7, 9]

@@ -42,7 +42,8 @@ OTHERS = [
 
 @pytest.mark.parametrize("function", OPERATORS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("number", range(len(OTHERS)))
-def test_numpy_on_either_side(function: Any, number: int) -> None:  # B58
+def test_numpy_on_either_side(function: Any, number: int) -> None:
+    """B58"""
     other = OTHERS[number]
     x = bp.tensor(np.array([1.0, 2.0], np.float32), requires_grad=True)
     for left, right in ((x, other), (other, x)):
@@ -60,7 +61,8 @@ BITS = [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rsh
 
 
 @pytest.mark.parametrize("function", BITS, ids=lambda f: f.__name__)
-def test_numpy_integers_on_either_side(function: Any) -> None:  # B58
+def test_numpy_integers_on_either_side(function: Any) -> None:
+    """B58"""
     x, array = bp.tensor([5, 6]), np.array([1, 2])
     for other in (array, array[1], np.int8(1)):
         for left, right in ((x, other), (other, x)):
@@ -69,7 +71,8 @@ def test_numpy_integers_on_either_side(function: Any) -> None:  # B58
             assert result.tolist() == function(np.asarray(left), np.asarray(right)).tolist()
 
 
-def test_products_with_arrays() -> None:  # B58
+def test_products_with_arrays() -> None:
+    """B58"""
     x, array = bp.tensor(np.eye(2), requires_grad=True), np.array([[1.0, 2.0], [3.0, 4.0]])
     for result in (x @ array, array @ x):
         assert type(result) is bp.Tensor
@@ -77,7 +80,8 @@ def test_products_with_arrays() -> None:  # B58
         assert result.tolist() == array.tolist()
 
 
-def test_in_place_with_arrays() -> None:  # B58
+def test_in_place_with_arrays() -> None:
+    """B58"""
     x, array = bp.tensor([1.0, 2.0]), np.array([10.0, 20.0], np.float32)
     same = x
     x += array
@@ -88,7 +92,8 @@ def test_in_place_with_arrays() -> None:  # B58
     assert array.tolist() == [10.0, 20.0]
 
 
-def test_arrays_that_are_no_numbers() -> None:  # B58
+def test_arrays_that_are_no_numbers() -> None:
+    """B58"""
     x = bp.tensor([1.0, 2.0])
     for other in (np.array(["a", "b"]), np.array([{}, None], object)):
         for left, right in ((x, other), (other, x)):

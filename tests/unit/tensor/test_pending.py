@@ -18,7 +18,8 @@ import bedplate as bp
 from bedplate.graph.pending import CHECK_EVERY, thread_state
 
 
-def test_a_long_loop_is_bounded() -> None:  # B44
+def test_a_long_loop_is_bounded() -> None:
+    """B44"""
     bp.synchronize()
     x = bp.ones(4)
     longest = 0

@@ -8,7 +8,8 @@ import pytest
 import bedplate as bp
 
 
-def test_reading_order_does_not_matter() -> None:  # B52
+def test_reading_order_does_not_matter() -> None:
+    """B52"""
     bp.manual_seed(3)
     a, b = bp.random.uniform((4,)), bp.random.uniform((4,))
     first = (a.tolist(), b.tolist())

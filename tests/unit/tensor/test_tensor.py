@@ -132,7 +132,8 @@ def test_gradient_goes_through_a_move() -> None:
     assert x.grad.tolist() == [3.0, 3.0]
 
 
-def test_numpy_on_the_left() -> None:  # B58
+def test_numpy_on_the_left() -> None:
+    """B58"""
     x = bp.tensor([1.0, 2.0], requires_grad=True)
     array = np.array([3.0, 4.0], np.float32)
     for result in (
@@ -161,7 +162,8 @@ def test_comparison_with_what_is_no_number() -> None:
     assert (x == "a") is False
 
 
-def test_promotion() -> None:  # B59
+def test_promotion() -> None:
+    """B59"""
     with pytest.raises(bp.errors.DTypeError, match="300"):
         bp.tensor([1], dtype=bp.uint8) + 300
     assert (bp.tensor([1]) + 1.5).dtype is bp.float32
