@@ -6,6 +6,7 @@ Needs final fused groups. A product finishes the element-wise group that alone r
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from bedplate.compiler.access import numel
@@ -81,10 +82,11 @@ def store_in_regions(fuser: Any) -> None:
     for group in fuser.groups.values():
         node = group.members[0]
         if group.kind == ASSEMBLE and node.op.name == "concat":
+            uses = Counter(node.inputs)
             for source, starts in concat_parts(node):
                 access = fuser.access_of(source)
                 base = access.base
-                alone = node.inputs.count(source) == 1 and len(readers.get(base, ())) == 1
+                alone = uses[source] == 1 and len(readers.get(base, ())) == 1
                 if access.identity and alone and base not in kept:
                     _place(fuser, node, base, source, starts)
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from bedplate.compiler.builder import BufferRef, Launch
 
+NEVER = (-1, -1)  # no region writes it
+
 
 def schedule(launches: list[Launch]) -> list[list[Launch]]:
     """The launches in regions; the order within a region is that of the program."""
-    writers: dict[BufferRef, list[tuple[int, bool]]] = {}
+    writers: dict[BufferRef, tuple[int, int]] = {}  # last region, of those alone and of shared ones
     readers: dict[BufferRef, int] = {}
     regions: list[list[Launch]] = []
     for launch in launches:
@@ -20,7 +22,9 @@ def schedule(launches: list[Launch]) -> list[list[Launch]]:
         for buffer in launch.reads:
             readers[buffer] = max(readers.get(buffer, -1), level)
         for buffer in launch.writes:
-            writers.setdefault(buffer, []).append((level, launch.shared))
+            alone, shared = writers.get(buffer, NEVER)
+            last = (alone, max(shared, level)) if launch.shared else (max(alone, level), shared)
+            writers[buffer] = last
         while len(regions) <= level:
             regions.append([])
         regions[level].append(launch)
@@ -28,17 +32,14 @@ def schedule(launches: list[Launch]) -> list[list[Launch]]:
 
 
 def _level(
-    launch: Launch, writers: dict[BufferRef, list[tuple[int, bool]]], readers: dict[BufferRef, int]
+    launch: Launch, writers: dict[BufferRef, tuple[int, int]], readers: dict[BufferRef, int]
 ) -> int:
     after = -1
     for buffer in launch.reads:
-        for level, _ in writers.get(buffer, ()):
-            after = max(after, level)
+        after = max(after, *writers.get(buffer, NEVER))
     for buffer in launch.writes:
-        after = max(after, readers.get(buffer, -1))
-        for level, shared in writers.get(buffer, ()):
-            if not (shared and launch.shared):
-                after = max(after, level)
+        alone, shared = writers.get(buffer, NEVER)
+        after = max(after, readers.get(buffer, -1), alone, -1 if launch.shared else shared)
     return after + 1
 
 
@@ -56,6 +57,7 @@ def allow_overwriting(
     checked = checked_regions(regions)
     for new, old in pairs:
         users.move_behind(new, old)
+    users.regroup()
     return [users.may_overwrite(new, old, checked) for new, old in pairs]
 
 
@@ -71,6 +73,7 @@ class _Users:
 
     def __init__(self, regions: list[list[Launch]]) -> None:
         self.regions = regions
+        self.moved: list[Launch] = []
         self.level: dict[int, int] = {}
         self.writers: dict[BufferRef, list[Launch]] = {}
         self.readers: dict[BufferRef, list[Launch]] = {}
@@ -93,11 +96,18 @@ class _Users:
         last = max((self.level[id(x)] for x in others), default=-1)
         if last < level or any(buffer in self.readers for buffer in writer.writes):
             return
-        self.regions[level] = [x for x in self.regions[level] if x is not writer]
-        if last + 1 == len(self.regions):
-            self.regions.append([])
-        self.regions[last + 1].append(writer)
         self.level[id(writer)] = last + 1
+        self.moved.append(writer)
+
+    def regroup(self) -> None:
+        """Put what was moved at the end of its new region."""
+        moved = {id(writer) for writer in self.moved}
+        for level, region in enumerate(self.regions):
+            self.regions[level] = [x for x in region if id(x) not in moved]
+        for writer in {id(x): x for x in self.moved}.values():
+            while len(self.regions) <= self.level[id(writer)]:
+                self.regions.append([])
+            self.regions[self.level[id(writer)]].append(writer)
 
     def may_overwrite(self, new: BufferRef, old: BufferRef, checked: int) -> bool:
         """See `allow_overwriting`; not before region `checked`."""
