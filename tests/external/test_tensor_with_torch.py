@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -119,3 +121,13 @@ def test_gradients_of_a_small_network() -> None:
         assert a.grad is not None
         assert b.grad is not None
         np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("make", [bp.tensor, bp.asarray, bp.from_dlpack])
+def test_values_that_torch_works_out_late_come_in_as_they_are(make: Any) -> None:
+    z = torch.tensor([1 + 2j, 3 - 4j])
+    assert z.conj().is_conj() and z.conj().imag.is_neg()
+    assert make(z.conj()).tolist() == [1 - 2j, 3 + 4j]
+    assert make(z.conj().imag).tolist() == [-2.0, 4.0]
+    with pytest.raises(BufferError, match=r"does not hold its values \(is_neg\(\) is true\)"):
+        bp.from_dlpack(z.conj().imag, copy=False)

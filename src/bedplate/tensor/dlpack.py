@@ -109,16 +109,36 @@ def from_dlpack(source: Any, copy: bool | None = None) -> np.ndarray[Any, Any]:
     copy    None: its memory if it gives it; False: refuse to take a copy
     raises  BufferError if it is elsewhere, or does not give its memory; DTypeError
     """
-    place = source.__dlpack_device__()
+    source = _worked_out(source, copy)
+    place = tuple(map(int, source.__dlpack_device__()))
     seen = _Source(source)
     try:
         array = np.from_dlpack(seen, copy=copy)
     except (BufferError, RuntimeError, ValueError) as error:
+        advice = "" if place == HOST else "move it to the CPU's memory first, or "
         raise BufferError(
-            f"from_dlpack: {type(source).__name__} on DLPack device {tuple(map(int, place))}: "
-            f"{error}\n  move it to the CPU's memory first, or pass its values as a NumPy array"
+            f"from_dlpack: {type(source).__name__} on DLPack device {place}: {error}\n"
+            f"  {advice}pass its values as a NumPy array"
         ) from None
     return array.view(bfloat16.numpy) if seen.is_bfloat16 else array
+
+
+# PyTorch keeps some values as the conjugate or the negative of what their memory holds, and its
+# `__dlpack__` gives away the memory: (does it?, the value itself)
+DELAYED = (("is_conj", "resolve_conj"), ("is_neg", "resolve_neg"))
+
+
+def _worked_out(source: Any, copy: bool | None) -> Any:
+    """`source` with its values in its memory; a copy of it where they were not."""
+    for asked, worked_out in DELAYED:
+        if callable(getattr(source, asked, None)) and getattr(source, asked)():
+            if copy is False:
+                raise BufferError(
+                    f"from_dlpack: the memory of this {type(source).__name__} does not hold its "
+                    f"values ({asked}() is true)\n  leave out copy=False, or call {worked_out}()"
+                )
+            source = getattr(source, worked_out)()
+    return source
 
 
 def to_dlpack(
