@@ -12,8 +12,9 @@ import pytest
 import bedplate as bp
 import bedplate.nn.functional as F
 from bedplate.errors import DTypeError, ShapeError
+from bedplate.kernel import Kernel
 from bedplate.ops.image.resampling import RESAMPLE
-from bedplate.ops.image.resampling_tables import Resampling, tables
+from bedplate.ops.image.resampling_tables import Resampling, table, tables
 from bedplate.ops.record import apply
 
 
@@ -70,9 +71,9 @@ def test_tables_are_the_formulas(mode: str, size: int, count: int) -> None:
 
 def test_images_are_resampled_along_both_axes(device: Any) -> None:
     x = floats(0, 2, 3, 5, 37)
-    for mode, table in (("bilinear", "linear"), ("bicubic", "cubic"), ("nearest", "nearest")):
+    for mode, kind in (("bilinear", "linear"), ("bicubic", "cubic"), ("nearest", "nearest")):
         found = F.interpolate(bp.Tensor(x, device), (8, 20), mode=mode)
-        rows, columns = matrix(table, 5, 8, 5 / 8, False), matrix(table, 37, 20, 37 / 20, False)
+        rows, columns = matrix(kind, 5, 8, 5 / 8, False), matrix(kind, 37, 20, 37 / 20, False)
         wanted = np.einsum("nchw,ih,jw->ncij", x, rows, columns)
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-10, atol=1e-12)
     factor = F.interpolate(bp.Tensor(x, device), scale_factor=(1.3, 0.5), mode="bilinear")
@@ -248,6 +249,19 @@ def test_bits_do_not_depend_on_the_number_of_threads() -> None:
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_a_new_size_makes_no_machine_code(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes are words of a launch; places and weights stand in an array."""
+    F.interpolate(bp.ones((1, 2, 5)), 9, mode=mode).numpy()
+    made = []
+    whole = Kernel._compile_for
+    monkeypatch.setattr(Kernel, "_compile_for", lambda k, t: made.append(k.name) or whole(k, t))
+    for size, count in ((6, 11), (50, 3000), (700, 31)):
+        x = bp.ones((1, 2, size))
+        np.testing.assert_allclose(F.interpolate(x, count, mode=mode).numpy(), 1, rtol=1e-6)
+    assert made == []
+
+
 def test_a_captured_interpolation() -> None:
     step = bp.jit(lambda x: F.interpolate(x, scale_factor=2))
     for seed in range(3):
@@ -258,12 +272,13 @@ def test_a_captured_interpolation() -> None:
 
 
 IMAGE = bp.ones((1, 4, 3, 3))
+TABLE = bp.tensor(table(Resampling("linear", 3, 2)))
 SHAPES = [
     (lambda: F.interpolate(IMAGE, 2, mode="linear"), "does not fit the axes of x"),
     (lambda: F.interpolate(IMAGE, (2, 2, 2)), "expected one positive number, or 2"),
     (lambda: F.interpolate(IMAGE, scale_factor=0.1), r"nothing is left: sizes \(0, 0\)"),
     (lambda: F.interpolate(bp.ones((1, 1, 0)), 2), "there is nothing to interpolate"),
-    (lambda: apply(RESAMPLE, (IMAGE,), {"how": Resampling("linear", 3, 2)}), "expected .outer, 3"),
+    (lambda: apply(RESAMPLE, (IMAGE, TABLE, TABLE)), "expected .outer, 2, inner"),
     (lambda: F.pad(IMAGE, (1, 2, 3)), "are no pairs for this value"),
     (lambda: F.pad(IMAGE, ((1, 2),)), "expected one .before, after. for each axis"),
     (lambda: F.pad(IMAGE, (3, 0), "reflect"), "gives at most 2 on one side"),
@@ -292,8 +307,9 @@ OTHERS = [
     (lambda: F.interpolate(IMAGE, 2, None, "bilinear", True, antialias=True), ValueError,
      "antialias needs align_corners=False"),
     (lambda: F.interpolate(bp.tensor([[[1, 2]]]), 2, mode="linear"), DTypeError, "is for floats"),
-    (lambda: apply(RESAMPLE, (bp.tensor([[[1]]]),), {"how": Resampling("linear", 1, 2)}),
+    (lambda: apply(RESAMPLE, (bp.tensor([[[1]]]), TABLE, TABLE)),
      DTypeError, "expected float32 or float64"),
+    (lambda: apply(RESAMPLE, (IMAGE[0], IMAGE[0], TABLE)), DTypeError, "expected tables .2 taps"),
     (lambda: F.pad(IMAGE, (1, 1), "mirror"), ValueError, "unknown mode 'mirror'"),
     (lambda: F.pad(IMAGE, (1, 1), "reflect", 1.0), ValueError, "takes no value"),
 ]  # fmt: skip

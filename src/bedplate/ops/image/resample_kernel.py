@@ -7,19 +7,17 @@
         for i by lanes:                inner = 1: vectors of places, gathered
             for t in taps: y += weight * x
 
-Places and weights stand among the words of the launch, after N_WORDS of them: all places of the
-first tap, of the second, ...; then the weights in the same order. A tap that a place does not
-have has the place -1 and is left out, so that 0 times infinity does not arise. An output is one
-chain of multiply-adds: its bits do not depend on the number of threads.
+Places and weights stand in a table (2 taps, outputs) of int64, see resampling_tables.py. A tap that
+a place does not have has the place -1 and is left out, so that 0 times infinity does not arise. An
+output is one chain of multiply-adds: its bits do not depend on the number of threads.
 
     accumulates in   the type of x, which is float32 or float64
-    bytes            x once (from the cache for each further tap), y once
+    bytes            x once (from the cache for each further tap), y once, 16 an output and tap
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from bedplate.kernel import (
     Kernel,
@@ -50,7 +48,7 @@ from bedplate.kernel import (
 )
 
 X, OUT, BLOCKS, PLACES, TAPS, COUNT, INNER, STRIDE_OUTER, STRIDE, STRIDE_INNER = range(10)
-N_WORDS = 10
+TABLE, TABLE_ROW, TABLE_COLUMN = range(10, 13)
 
 
 @functools.cache
@@ -84,16 +82,21 @@ def resample_kernel(element: Type, beside: bool) -> Kernel:
     return resample
 
 
+def _entry(args: Value, type_: Type, row: Value, i: Value) -> Value:
+    """Where the table has what row `row` says of output i."""
+    at = row * word_int(args, TABLE_ROW) + i * word_int(args, TABLE_COLUMN)
+    return word_pointer(args, TABLE, type_) + at
+
+
 def _along_inner(
     element: Type, lanes: int, args: Value, source: Value, i: Value, c: Value, mask: Value
 ) -> Value:
-    taps, count = word_int(args, TAPS), word_int(args, COUNT)
-    weights = cast(args, ptr(f64))
+    taps = word_int(args, TAPS)
     total = var(zeros(element, lanes))
     for t in loop(taps):
-        place = load(args + (t * count + i) + N_WORDS)
+        place = load(_entry(args, i64, t, i))
         with when(place >= 0):
-            weight = cast(load(weights + ((taps + t) * count + i) + N_WORDS), element)
+            weight = cast(load(_entry(args, f64, taps + t, i)), element)
             row = source + place * word_int(args, STRIDE) + c
             value = load(row, lanes, mask=mask)
             total.set(fma(splat(weight, lanes), value, total.get()))
@@ -103,14 +106,13 @@ def _along_inner(
 def _along_places(
     element: Type, lanes: int, args: Value, column: Value, i: Value, mask: Value
 ) -> Value:
-    taps, count = word_int(args, TAPS), word_int(args, COUNT)
-    weights = cast(args, ptr(f64))
+    taps = word_int(args, TAPS)
+    beside = iota(i64, lanes) * splat(word_int(args, TABLE_COLUMN), lanes)
     total = var(zeros(element, lanes))
     for t in loop(taps):
-        place = load(args + (t * count + i) + N_WORDS, lanes, mask=mask, other=-1)
+        place = gather(_entry(args, i64, t, i), beside, mask=mask, other=-1)
         there = place >= 0
-        at = weights + ((taps + t) * count + i) + N_WORDS
-        weight = cast(load(at, lanes, mask=mask), element)
+        weight = cast(gather(_entry(args, f64, taps + t, i), beside, mask=mask), element)
         value = gather(column, place * splat(word_int(args, STRIDE), lanes), mask=there)
         total.set(select(there, fma(weight, value, total.get()), total.get()))
     return total.get()
@@ -122,8 +124,3 @@ def _store_places(to: Value, value: Value, inner: Value, mask: Value, lanes: int
         store(to, value, mask=mask)
     with when(inner != 1):
         scatter(to, from_step, value, mask=mask)
-
-
-def words_of(places: Any, weights: Any) -> list[int | float]:
-    """The words that follow the first N_WORDS, from (count, taps) tables."""
-    return [*(int(p) for p in places.T.ravel()), *(float(w) for w in weights.T.ravel())]

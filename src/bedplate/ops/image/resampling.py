@@ -1,7 +1,8 @@
 """interpolate: sequences, images and volumes in another resolution.
 
 Every mode is a weighted sum along one axis at a time: the record `resample` with a table of places
-and weights (resampling_tables.py), whose gradient is the same record with the transposed table.
+and weights (resampling_tables.py) as its second input and the transposed table, which its
+gradient takes, as its third.
 """
 
 from __future__ import annotations
@@ -18,8 +19,14 @@ from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.kernel import from_dtype
 from bedplate.ops.build import Value, as_type
-from bedplate.ops.image.resample_kernel import resample_kernel, words_of
-from bedplate.ops.image.resampling_tables import Resampling, counts_of, tables
+from bedplate.ops.image.resample_kernel import resample_kernel
+from bedplate.ops.image.resampling_tables import (
+    Resampling,
+    counts_of,
+    table,
+    tables,
+    untabled,
+)
 from bedplate.ops.indexing.gather import TAKE
 from bedplate.ops.pooling.adaptive import (
     adaptive_avg_pool1d,
@@ -29,7 +36,7 @@ from bedplate.ops.pooling.adaptive import (
 from bedplate.ops.record import Cost, Op, Sample, apply, register
 from bedplate.ops.reduction.statistics import wide
 from bedplate.ops.refusal import refuse
-from bedplate.ops.samples import floats
+from bedplate.ops.samples import mixed
 from bedplate.ops.shape.views import reshape
 
 # places of one item at least: some microseconds of work
@@ -37,18 +44,21 @@ LEAST_ELEMENTS = 4096
 
 
 def _infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
-    (x,) = inputs
-    before, after = attributes["how"].sizes
+    x, rows, back = inputs
     if x.dtype not in (float32, float64):
         refuse(DTypeError, "resample", "expected float32 or float64", {"x": x})
+    if any(value.dtype is not int64 or len(value.shape) != 2 for value in (rows, back)):
+        refuse(DTypeError, "resample", "expected tables (2 taps, places) of int64",
+               {"table": rows, "back": back})  # fmt: skip
+    before, after = back.shape[1], rows.shape[1]
     if len(x.shape) != 3 or x.shape[1] != before:
         refuse(ShapeError, "resample", f"expected (outer, {before}, inner)", {"x": x})
     return (x.shape[0], after, x.shape[2]), x.dtype
 
 
-def _reference(x: Any, *, how: Resampling) -> Any:
-    places, weights = tables(how)
-    total = np.zeros((x.shape[0], how.sizes[1], x.shape[2]), x.dtype)
+def _reference(x: Any, rows: Any, back: Any) -> Any:
+    places, weights = untabled(rows)
+    total = np.zeros((x.shape[0], rows.shape[1], x.shape[2]), x.dtype)
     for tap in range(places.shape[1]):
         known = places[:, tap] >= 0
         met = x[:, places[known, tap]] * weights[known, tap, None].astype(x.dtype)
@@ -56,37 +66,41 @@ def _reference(x: Any, *, how: Resampling) -> Any:
     return total
 
 
-def resample_gradient(
-    grad_out: Value, inputs: Any, output: Value, *, how: Resampling
-) -> tuple[Value]:
+def resample_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Value, None, None]:
     """Each place gets the weighted gradients of the outputs that it is in."""
-    return (apply(RESAMPLE, (grad_out,), {"how": replace(how, transposed=not how.transposed)}),)
+    _, rows, back = inputs
+    return apply(RESAMPLE, (grad_out, back, rows)), None, None
 
 
 def _lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None) -> None:
-    (x,), (out,) = inputs, outputs
+    (x, rows, _), (out,) = inputs, outputs
     if not out.size:
         return
-    places, weights = tables(node.attributes["how"])
+    taps = rows.shape[0] // 2
     outer, count, inner = out.shape
     block = min(max(-(-LEAST_ELEMENTS // inner), 1), count)
     blocks = -(-count // block)
-    words = [x, out, blocks, block, places.shape[1], count, inner, *x.strides,
-             *words_of(places, weights)]  # fmt: skip
+    words = [x, out, blocks, block, taps, count, inner, *x.strides, rows, *rows.strides]
     beside = inner > 1 and x.strides[2] == 1
     builder.launch(
-        resample_kernel(from_dtype(x.dtype), beside), words, outer * blocks, reads=[x.buffer],
-        writes=[out.buffer], flops=2.0 * places.shape[1] * out.size,
-        nbytes=float((x.size + out.size) * out.dtype.itemsize), name="resample",
+        resample_kernel(from_dtype(x.dtype), beside), words, outer * blocks,
+        reads=[x.buffer, rows.buffer], writes=[out.buffer], flops=2.0 * taps * out.size,
+        nbytes=float((x.size + out.size) * out.dtype.itemsize + rows.size * 8), name="resample",
     )  # fmt: skip
 
 
 def _flops(inputs: Any, output: Any, attributes: Attributes) -> float:
-    return 2.0 * math.prod(output.shape) * tables(attributes["how"])[0].shape[1]
+    return 2.0 * math.prod(output.shape) * (inputs[1].shape[0] // 2)
+
+
+def _tables(how: Resampling) -> tuple[Any, Any]:
+    """The table of a resampling and that of its gradient."""
+    return table(how), table(replace(how, transposed=not how.transposed))
 
 
 def _sample(outer: int, inner: int, how: Resampling) -> Sample:
-    return floats((outer, how.sizes[0], inner), how=how)
+    shape = (outer, how.sizes[0], inner)
+    return mixed(lambda r: [r.uniform(-2, 2, shape), *_tables(how)], f"{shape} {how}")
 
 
 RESAMPLE = register(
@@ -96,7 +110,7 @@ RESAMPLE = register(
         _infer,
         reference=_reference,
         gradient=resample_gradient,
-        cost=Cost("2 flops a tap and output; input and output once", _flops),
+        cost=Cost("2 flops a tap and output; inputs and output once", _flops),
         lower=_lower,
         dtypes=(float32, float64),
         samples=(
@@ -108,7 +122,7 @@ RESAMPLE = register(
             _sample(1, 4, Resampling("linear", 3, 5, align=True, transposed=True)),
             _sample(0, 2, Resampling("linear", 3, 5)),
         ),
-        doc="Weighted sums of places along the middle axis, by a table of places and weights.",
+        doc="Weighted sums of places along the middle axis, by a table and its transpose.",
     )
 )
 
@@ -170,7 +184,8 @@ def _along(x: Value, axis: int, how: Resampling) -> Value:
         places = x._lift(tables(how)[0][:, 0].astype(int64.numpy))
         return apply(TAKE, (x, places), {"axis": axis})
     outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
-    y = apply(RESAMPLE, (reshape(x, (outer, x.shape[axis], inner)),), {"how": how})
+    given = [x._lift(rows) for rows in _tables(how)]
+    y = apply(RESAMPLE, (reshape(x, (outer, x.shape[axis], inner)), *given))
     return reshape(y, (*x.shape[:axis], how.count, *x.shape[axis + 1 :]))
 
 

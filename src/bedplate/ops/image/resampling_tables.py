@@ -46,7 +46,23 @@ class Resampling:
         return (self.count, self.size) if self.transposed else (self.size, self.count)
 
 
-@functools.lru_cache(maxsize=256)
+def table(how: Resampling) -> Array:
+    """(2 taps, outputs) int64, an input of `resample`: rows of places, one a tap, and as many rows
+    of weights, which stand as the bits of float64. So it is one array, and one that nobody
+    differentiates.
+    """
+    places, weights = tables(how)
+    rows = [places.T.astype(np.int64), np.ascontiguousarray(weights.T, np.float64).view(np.int64)]
+    return np.concatenate(rows)
+
+
+def untabled(rows: Array) -> tuple[Array, Array]:
+    """What `tables` gave, of the rows that `table` made of it."""
+    places, weights = np.split(np.ascontiguousarray(rows), 2)
+    return places.T, weights.view(np.float64).T
+
+
+@functools.lru_cache(maxsize=32)
 def tables(how: Resampling) -> tuple[Array, Array]:
     """(places, weights), each (outputs, most taps of one); the place -1 is no tap."""
     if how.transposed:
@@ -126,7 +142,7 @@ def _transposed(how: Resampling) -> tuple[Array, Array]:
     outputs = np.broadcast_to(np.arange(how.count)[:, None], places.shape)
     known = places >= 0
     inputs, outputs, weights = places[known], outputs[known], weights[known]
-    order = np.lexsort((outputs, inputs))
+    order = np.argsort(inputs, kind="stable")  # outputs ascend already
     inputs, outputs, weights = inputs[order], outputs[order], weights[order]
     counts = np.bincount(inputs, minlength=how.size)
     rank = np.arange(len(inputs)) - np.repeat(np.cumsum(counts) - counts, counts)
