@@ -185,7 +185,8 @@ def _zeta(m: World, s: Any, q: Any) -> Any:
         terms.append(factor * coefficient)
         factor = factor * ((s + 2 * k + 1) * (s + 2 * k + 2))
     rest = end / (s - 1) + 0.5 + polynomial(terms, square) / end
-    total = m.where(q == math.inf, 0.0, total + power * rest)
+    rest = m.where(power == 0, 0.0, power * rest)  # the corrections overflow for a large s
+    total = m.where(q == math.inf, 0.0, total + rest)
     return m.where(q > 0, total, m.where(q == m.round(q), math.inf, q * math.nan))
 
 
