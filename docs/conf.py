@@ -60,8 +60,8 @@ def skip_described(
     app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any
 ) -> bool | None:
     """Leave to docs/functions/ what is described there."""
-    module = str(getattr(thing, "__module__", "")).removeprefix("bedplate.")
-    return True if what == "module" and module in function_pages.described() else None
+    described = function_pages.defined_in(thing) in function_pages.described()
+    return True if what == "module" and described else None
 
 
 class Functions(SphinxDirective):

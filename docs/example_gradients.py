@@ -67,7 +67,8 @@ def example_call(
         raise _Seen
 
     text = inspect.getdoc(function) or ""
-    names = {**vars(inspect.getmodule(function)), "bp": bedplate, function.__name__: note}
+    module = inspect.getmodule(inspect.unwrap(function))
+    names = {**vars(module), "bp": bedplate, function.__name__: note}
     with _replaced(spaces, note):
         for example in doctest.DocTestParser().get_examples(text):
             try:

@@ -65,16 +65,22 @@ def by_module() -> dict[str, list[Function]]:
         for name in sorted(names):
             member = getattr(members, name)
             if inspect.isfunction(member):
-                entry = found.setdefault(id(member), Function(member))
+                entry = found.setdefault(id(inspect.unwrap(member)), Function(member))
                 entry.names.append(f"{space}.{name}")
     modules: dict[str, list[Function]] = {}
     for entry in found.values():
         entry.names.sort(key=lambda name: (len(name), name))
-        module = entry.function.__module__.removeprefix("bedplate.")
+        module = defined_in(entry.function)
         modules.setdefault(module, []).append(entry)
     for entries in modules.values():
         entries.sort(key=lambda entry: entry.names[0])
     return modules
+
+
+def defined_in(thing: Any) -> str:
+    """The module where something is written, without `bedplate.`."""
+    written = inspect.unwrap(thing) if callable(thing) else thing
+    return str(getattr(written, "__module__", "")).removeprefix("bedplate.")
 
 
 def own_names(module: Any) -> list[str]:
@@ -125,10 +131,12 @@ def derived_rows(function: Callable[..., Any], docstring: str) -> list[str]:
 
 def _gradient_of_call(function: Callable[..., Any]) -> str:
     """For a public function of tensors that is made of others."""
-    module = function.__module__.removeprefix("bedplate.")
+    module = defined_in(function)
     if not module.startswith(("ops.", "nn.")):
         return ""
-    entry = next((e for e in by_module().get(module, []) if e.function is function), None)
+    plain = inspect.unwrap(function)
+    entries = by_module().get(module, [])
+    entry = next((e for e in entries if inspect.unwrap(e.function) is plain), None)
     names = [] if entry is None else entry.names
     spaces = [(namespace(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in names]
     return example_gradients.gradient_of(function, spaces) if names else ""

@@ -42,6 +42,7 @@ for _name, _ in TARGETS.values():
 
 import bedplate.ops  # noqa: E402
 from bedplate.ops.operators import Operators  # noqa: E402
+from bedplate.ops.public import other_words  # noqa: E402
 
 TYPES_IMPORTS = """
 from collections.abc import Sequence
@@ -97,9 +98,27 @@ def source(prefix: str) -> str:
     names = [plain for functions in found.values() for _, plain in functions]
     body = f"{_methods(found)}\n\n" if module == TOP else ""
     operators = _import("bedplate.ops.operators", ["Operators"]) if module == TOP else ""
+    operators += _import("bedplate.ops.public", ["public"])
     head = f'"""{title}\n\nWritten by tools/namespace.py."""\n\n'
     imports = f"{_imports(found)}{operators}"
-    return f"{head}{imports}{imports and chr(10)}{body}{_all(names)}"
+    calls = _calls(found)
+    return f"{head}{imports}{imports and chr(10)}{calls}{body}{_all(names)}"
+
+
+def _calls(found: Found) -> str:
+    """The lines that make the functions of ops what users call."""
+    names = [
+        plain
+        for module, functions in found.items()
+        for name, plain in functions
+        if _is_wrapped(vars(importlib.import_module(module))[name])
+    ]
+    return "".join(f"{plain} = public({plain}, __name__)\n" for plain in names) + "\n"
+
+
+def _is_wrapped(function: Callable[..., Any]) -> bool:
+    """Whether `public` has something to add to a function."""
+    return not hasattr(function, "op")
 
 
 def _imports(found: Found) -> str:
@@ -201,7 +220,7 @@ def _signature(function: Callable[..., Any], method: bool = False) -> str:
         last = not after or after[0].kind is not inspect.Parameter.POSITIONAL_ONLY
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY and last:
             written.append("/")
-    for theirs, ours in getattr(function, "other_words", {}).items():
+    for theirs, ours in other_words(function).items():
         if ours in signature.parameters:
             written += [] if only_keywords else ["*"]
             only_keywords = True

@@ -20,6 +20,7 @@ import torch
 
 import bedplate as bp
 import bedplate.nn.functional as F
+from bedplate.ops.public import other_words
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -195,7 +196,7 @@ WORDS = {
 def in_our_words(function: Callable[..., Any], named: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments under the names that the function has for them."""
     known = inspect.signature(function).parameters
-    other = getattr(function, "other_words", {})
+    other = other_words(function)
     result = {}
     for word, value in named.items():
         if word not in known and word not in other:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bedplate.ops.pointwise.piecewise import leaky_relu
-from bedplate.ops.reduction.reduce import axis_words
 from bedplate.tensor import Generator, Tensor, functions, random, where
 
 
@@ -61,7 +60,6 @@ def rrelu(
     return where(x > 0, x, x * slopes)
 
 
-@axis_words
 def gumbel_softmax(
     logits: Tensor,
     tau: float = 1.0,
@@ -71,7 +69,7 @@ def gumbel_softmax(
 ) -> Tensor:
     """Draw shares that are near a random choice: y = softmax((logits + g) / tau).
 
-    g = -log(-log(u)) with u uniform: the largest logit + g is a draw from softmax(logits).
+    g are Gumbel numbers, drawn in float32 or better: the largest logit + g is a draw from softmax(logits).
 
     logits     any shape; floating point
     tau        positive; the smaller, the nearer to a choice
@@ -87,8 +85,8 @@ def gumbel_softmax(
     """
     if not tau > 0:
         raise ValueError(f"gumbel_softmax: tau must be positive, got {tau}")
-    u = _source(generator).uniform(logits.shape, dtype=logits.dtype, device=logits.device)
-    shares = functions.softmax((logits - functions.log(-functions.log(u))) / tau, axis)
+    noise = _source(generator).gumbel(logits.shape, dtype=logits.dtype, device=logits.device)
+    shares = functions.softmax((logits + noise) / tau, axis)
     if not hard:
         return shares
     chosen = functions.one_hot(functions.argmax(shares, axis), logits.shape[axis], shares.dtype)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from bedplate.nn.module import Module
-from bedplate.ops.reduction.reduce import OTHER_WORDS
+from bedplate.ops.public import OTHER_WORDS
 from bedplate.tensor import Tensor
 
 

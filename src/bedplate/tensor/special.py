@@ -16,6 +16,21 @@ from bedplate.ops.special.gamma_functions import (
     zeta,
 )
 from bedplate.ops.special.logarithmic import entr, logit, xlog1py, xlogy
+from bedplate.ops.public import public
+
+expit = public(expit, __name__)
+log_softmax = public(log_softmax, __name__)
+logsumexp = public(logsumexp, __name__)
+softmax = public(softmax, __name__)
+ndtri = public(ndtri, __name__)
+multigammaln = public(multigammaln, __name__)
+polygamma = public(polygamma, __name__)
+psi = public(psi, __name__)
+zeta = public(zeta, __name__)
+entr = public(entr, __name__)
+logit = public(logit, __name__)
+xlog1py = public(xlog1py, __name__)
+xlogy = public(xlogy, __name__)
 
 __all__ = [
     "digamma",

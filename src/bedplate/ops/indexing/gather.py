@@ -23,7 +23,6 @@ from bedplate.ops.pointwise.arithmetic import add, multiply
 from bedplate.ops.pointwise.comparison import equal
 from bedplate.ops.pointwise.convert import checked_index, where
 from bedplate.ops.record import Cost, Op, apply, register
-from bedplate.ops.reduction.reduce import axis_words
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import mixed
 from bedplate.ops.shape.creation import index_along
@@ -161,7 +160,6 @@ def places_along(op: str, x: Value, indices: Value, axis: int, shape: Shape) -> 
     return broadcast_to(place, shape)
 
 
-@axis_words
 def gather(x: Value, axis: int, index: Value) -> Value:
     """Choose one element for each index along an axis: y[i, j] = x[i, index[i, j]].
 
@@ -195,7 +193,6 @@ def beside(x: Value, axis: int) -> Shape:
     return (*x.shape[:axis], *x.shape[axis + 1 :])
 
 
-@axis_words
 def index_select(x: Value, axis: int, index: Value) -> Value:
     """Choose slices along an axis: `take` by a vector of indices.
 

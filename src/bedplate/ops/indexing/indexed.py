@@ -29,7 +29,7 @@ from bedplate.ops.pointwise.comparison import equal
 from bedplate.ops.pointwise.convert import checked_index, where
 from bedplate.ops.pointwise.extremes import maximum
 from bedplate.ops.record import apply
-from bedplate.ops.reduction.reduce import axis_words, max_
+from bedplate.ops.reduction.reduce import max_
 from bedplate.ops.refusal import refuse
 from bedplate.ops.scan.cumulative import cumsum
 from bedplate.ops.shape.creation import index_along, ones_like
@@ -39,7 +39,6 @@ from bedplate.ops.shape.views import broadcast_to, expand_dims, moveaxis, reshap
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
-@axis_words
 def scatter(x: Value, axis: int, index: Value, src: Value) -> Value:
     """Replace elements by index along an axis: y[i, index[i, j]] = src[i, j], y = x elsewhere.
 
@@ -60,7 +59,6 @@ def scatter(x: Value, axis: int, index: Value, src: Value) -> Value:
     return reshape(replaced_rows(reshape(x, (-1,)), places, values), x.shape)
 
 
-@axis_words
 def scatter_add(x: Value, axis: int, index: Value, src: Value) -> Value:
     """Add elements by index along an axis: y[i, index[i, j]] = x[...] + the sum of src[i, j].
 
@@ -74,7 +72,6 @@ def scatter_add(x: Value, axis: int, index: Value, src: Value) -> Value:
     return scatter_reduce(x, axis, index, src, "sum")
 
 
-@axis_words
 def scatter_reduce(
     x: Value, axis: int, index: Value, src: Value, reduce: str, include_self: bool = True
 ) -> Value:
@@ -177,7 +174,6 @@ def _from_rows(x: Value, axis: int, rows: Value) -> Value:
     return moveaxis(reshape(rows, (x.shape[axis], *beside(x, axis))), 0, axis)
 
 
-@axis_words
 def index_add(
     x: Value, axis: int, index: Value, source: Value, alpha: bool | int | float = 1
 ) -> Value:
@@ -200,7 +196,6 @@ def index_add(
     return _from_rows(x, axis, _joined(rows, index, source, "sum", True))
 
 
-@axis_words
 def index_reduce(
     x: Value, axis: int, index: Value, source: Value, reduce: str, include_self: bool = True
 ) -> Value:
@@ -219,7 +214,6 @@ def index_reduce(
     return _from_rows(x, axis, _joined(rows, index, source, reduce, include_self))
 
 
-@axis_words
 def index_copy(x: Value, axis: int, index: Value, source: Value) -> Value:
     """Replace slices by index along an axis: y[index[i]] = source[i], y = x elsewhere.
 
@@ -235,7 +229,6 @@ def index_copy(x: Value, axis: int, index: Value, source: Value) -> Value:
     return _from_rows(x, axis, replaced_rows(rows, index, source))
 
 
-@axis_words
 def index_fill(x: Value, axis: int, index: Value, value: Value) -> Value:
     """Replace slices by index along an axis by one value: y[index[i]] = value.
 

@@ -17,12 +17,11 @@ from bedplate.ops.build import Value, as_type, as_values, broadcast_shapes
 from bedplate.ops.indexing.gather import TAKE
 from bedplate.ops.pointwise.comparison import not_equal
 from bedplate.ops.record import apply
-from bedplate.ops.reduction.reduce import Axis, axis_words, sum_
+from bedplate.ops.reduction.reduce import Axis, sum_
 from bedplate.ops.refusal import refuse, refuse_inputs
 from bedplate.ops.shape.views import broadcast_to, reshape
 
 
-@axis_words
 def count_nonzero(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     """How many elements over axes are not zero; NaN is not zero.
 

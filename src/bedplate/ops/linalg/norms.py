@@ -25,7 +25,7 @@ from bedplate.ops.pointwise.convert import where
 from bedplate.ops.pointwise.exponential import pow_, sqrt
 from bedplate.ops.record import Op, Sample, apply, register
 from bedplate.ops.reduction.accumulate import accumulation, wide_array
-from bedplate.ops.reduction.reduce import axis_words, max_, min_, sum_
+from bedplate.ops.reduction.reduce import max_, min_, sum_
 from bedplate.ops.reduction.statistics import kept_rule
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import floats, rough
@@ -44,7 +44,8 @@ def power_norm_gradient(
     norm = where(zero, number(output, 1.0), output)
     share = divide(x, norm)
     if p != 2.0:
-        share = multiply(sign(x), pow_(abs_(share), p - 1.0))
+        size = where(equal(x, 0.0), number(x, 1.0), abs_(share))  # 0 has no power below 0
+        share = multiply(sign(x), pow_(size, p - 1.0))
     return (where(zero, number(grad_out, 0.0), multiply(grad_out, share)),)
 
 
@@ -97,6 +98,10 @@ POWER_NORM = register(
             _smooth((3, 5), axes=(1,), p=3.0),
             _smooth((3, 5), axes=(0,), p=1.5),
             _smooth((2, 5), axes=(1,), p=0.5),
+            *(
+                rough(lambda r: [np.array([[0.0, 1.0, -2.0]])], f"0 for {p}", axes=(1,), p=p)
+                for p in (0.5, 1.5)
+            ),
             floats((0, 3), axes=(0,), p=2.0),
             _smooth((3, 5), axes=(1,), p=3.0, accumulate="float64"),
             _smooth((3, 5), axes=(1,), p=2.0, accumulate="compensated"),
@@ -121,7 +126,6 @@ def _order(name: str, order: Any, words: tuple[str, ...]) -> Any:
     return order
 
 
-@axis_words
 def vector_norm(
     x: Value,
     /,
@@ -228,7 +232,6 @@ def _extreme(values: Value, axis: int, largest: bool) -> Value:
     return max_(values, axis=axis) if largest else min_(values, axis=axis)
 
 
-@axis_words
 def norm(
     x: Value, ord: Any = None, axis: Axis = None, keepdims: bool = False, accumulate: Any = None
 ) -> Value:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from bedplate.ops.build import Value, broadcast_shapes, number
-from bedplate.ops.elementwise import rounded_once
-from bedplate.ops.losses.classes import check_reduction, reduced_loss
+from bedplate.ops.build import Value, as_type, broadcast_shapes, normalised_axis, require
+from bedplate.ops.elementwise import ANY, rounded_once
+from bedplate.ops.linalg.norms import vector_norm
+from bedplate.ops.losses.classes import as_targets, check_reduction, reduced_loss
 from bedplate.ops.pointwise.activations import relu
-from bedplate.ops.pointwise.arithmetic import abs_, multiply, square
-from bedplate.ops.pointwise.comparison import equal, greater, not_equal
+from bedplate.ops.pointwise.arithmetic import multiply
+from bedplate.ops.pointwise.comparison import equal, not_equal
 from bedplate.ops.pointwise.convert import where
-from bedplate.ops.pointwise.exponential import pow_, sqrt
 from bedplate.ops.pointwise.extremes import maximum, minimum
-from bedplate.ops.reduction.reduce import axis_words, max_, sum_
+from bedplate.ops.reduction.reduce import sum_
+from bedplate.ops.shape.creation import full
+from bedplate.ops.shape.regions import concat
 from bedplate.ops.shape.views import broadcast_to
 
-# added to squared lengths under the cosine of cosine_embedding_loss, as in PyTorch
-EMBEDDING_EPS = 1e-12
+# its square is added to squared lengths under the cosine of cosine_embedding_loss, as in PyTorch
+EMBEDDING_EDGE = 1e-6
 
 
-@axis_words
 def cosine_similarity(x: Value, other: Value, axis: int = 1, eps: float = 1e-8) -> Value:
     """The cosine of the angle between vectors: y = x . other / (|x| |other|).
 
@@ -33,20 +33,20 @@ def cosine_similarity(x: Value, other: Value, axis: int = 1, eps: float = 1e-8) 
     >>> bp.nn.functional.cosine_similarity(bp.tensor([[3.0, 4.0]]), bp.tensor([[3.0, 0.0]])).item()
     0.6000000238418579
     """
+    require("cosine_similarity", x, ANY)
     shape = broadcast_shapes("cosine_similarity", (x, other))
+    axis = normalised_axis("cosine_similarity", axis, len(shape), x)
     return _cosine(broadcast_to(x, shape), broadcast_to(other, shape), axis, eps)
 
 
 @rounded_once
 def _cosine(x: Value, other: Value, axis: int, eps: float) -> Value:
-    x, other = _unit(x, axis, eps), _unit(other, axis, eps)
-    return sum_(multiply(x, other), axis=axis)
+    return sum_(multiply(_unit(x, axis, eps), _unit(other, axis, eps)), axis=axis)
 
 
 def _unit(x: Value, axis: int, eps: float) -> Value:
     """x over its length, or over eps if that is larger."""
-    squared = sum_(square(x), axis=axis, keepdims=True)
-    return x / sqrt(maximum(squared, eps * eps))
+    return x / maximum(vector_norm(x, axis=axis, keepdims=True), eps)
 
 
 @rounded_once
@@ -58,20 +58,27 @@ def cosine_embedding_loss(
     x1, x2     (N, D) or (D,)
     target     (N,) or ()  1 or -1
     reduction  "mean", "sum" or "none"
+    raises     ShapeError if the shapes differ
     >>> import bedplate as bp
     >>> x, y = bp.tensor([[1.0, 0.0]]), bp.tensor([[0.0, 1.0]])
     >>> bp.nn.functional.cosine_embedding_loss(x, y, bp.tensor([1])).item()
     1.0
     """
     check_reduction("cosine_embedding_loss", reduction)
-    dot = sum_(multiply(x1, x2), axis=-1)
-    squares = [sum_(square(x), axis=-1) + EMBEDDING_EPS for x in (x1, x2)]
-    cosine = dot / sqrt(multiply(*squares))
+    normalised_axis("cosine_embedding_loss", -1, len(x1.shape), x1)
+    x2 = as_type(as_targets("cosine_embedding_loss", x1, x2, "x2"), x1.dtype)
+    target = as_targets("cosine_embedding_loss", x1, target, shape=x1.shape[:-1])
+    cosine = sum_(multiply(_direction(x1), _direction(x2)), axis=-1)
     apart = where(equal(target, -1), relu(cosine - margin), 0.0)
     return reduced_loss(where(equal(target, 1), 1 - cosine, apart), reduction)
 
 
-@axis_words
+def _direction(x: Value) -> Value:
+    """x over its length, to which a short edge is added, so that it is not 0."""
+    edge = full(x, (*x.shape[:-1], 1), EMBEDDING_EDGE, x.dtype)
+    return x / vector_norm(concat([x, edge], axis=-1), axis=-1, keepdims=True)
+
+
 @rounded_once
 def pairwise_distance(
     x1: Value, x2: Value, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
@@ -88,26 +95,9 @@ def pairwise_distance(
     >>> bp.nn.functional.pairwise_distance(x, y, eps=0.0).item()
     5.0
     """
-    return _length(x1 - x2 + eps, p, keepdims)
-
-
-def _length(x: Value, p: float, keepdims: bool) -> Value:
-    """The p-norm along the last axis; where all is 0 its gradient is 0."""
-    if x.dtype.kind == "c":
-        x = abs_(x)
-    if p == math.inf:
-        return max_(abs_(x), axis=-1, keepdims=keepdims)
-    if p == 0:
-        differs = where(not_equal(x, 0), number(x, 1.0), number(x, 0.0))
-        return sum_(differs, axis=-1, keepdims=keepdims)
-    if p == 1:
-        return sum_(abs_(x), axis=-1, keepdims=keepdims)
-    power = square(x) if p == 2 else pow_(abs_(x), p)
-    total = sum_(power, axis=-1, keepdims=keepdims)
-    some = greater(total, 0)
-    safe = where(some, total, 1.0)
-    root = sqrt(safe) if p == 2 else pow_(safe, 1 / p)
-    return where(some, root, where(equal(total, 0), 0.0, total))
+    difference = x1 - x2 + eps
+    axis = normalised_axis("pairwise_distance", -1, len(difference.shape), difference)
+    return vector_norm(difference, axis=axis, ord=p, keepdims=keepdims)
 
 
 @rounded_once
@@ -116,14 +106,18 @@ def margin_ranking_loss(
 ) -> Value:
     """One should rank above the other: y = max(0, margin - target (x1 - x2)).
 
-    target     1 if x1 should be larger, -1 if x2
+    x1, x2     of one shape
+    target     of the same: 1 if x1 should be larger, -1 if x2
     reduction  "mean", "sum" or "none"
+    raises     ShapeError if the shapes differ
     >>> import bedplate as bp
     >>> x, y = bp.tensor([1.0]), bp.tensor([3.0])
     >>> bp.nn.functional.margin_ranking_loss(x, y, bp.tensor([1.0])).item()
     2.0
     """
     check_reduction("margin_ranking_loss", reduction)
+    x2 = as_targets("margin_ranking_loss", x1, x2, "x2")
+    target = as_targets("margin_ranking_loss", x1, target)
     return reduced_loss(relu(margin - target * (x1 - x2)), reduction)
 
 
@@ -133,13 +127,15 @@ def hinge_embedding_loss(
 ) -> Value:
     """A distance should be small or large: y = x if target is 1, max(0, margin - x) if it is -1.
 
-    target     1 or -1
+    target     of the shape of x, 1 or -1
     reduction  "mean", "sum" or "none"
+    raises     ShapeError if the shapes differ
     >>> import bedplate as bp
     >>> bp.nn.functional.hinge_embedding_loss(bp.tensor([0.25]), bp.tensor([-1])).item()
     0.75
     """
     check_reduction("hinge_embedding_loss", reduction)
+    target = as_targets("hinge_embedding_loss", x, target)
     far = where(not_equal(target, 1), relu(margin - x), 0.0)
     return reduced_loss(far + where(not_equal(target, -1), x, 0.0), reduction)
 
@@ -167,6 +163,7 @@ def triplet_margin_loss(
     >>> bp.nn.functional.triplet_margin_loss(a, p, n, eps=0.0).item()
     3.0
     """
+    check_reduction("triplet_margin_loss", reduction)
 
     def distance(x: Value, y: Value) -> Value:
         return pairwise_distance(x, y, p, eps)
@@ -198,7 +195,7 @@ def triplet_margin_with_distance_loss(
     >>> bp.nn.functional.triplet_margin_with_distance_loss(a, p, n, lambda x, y: abs(x - y)).item()
     3.0
     """
-    check_reduction("triplet_margin_loss", reduction)
+    check_reduction("triplet_margin_with_distance_loss", reduction)
     near, far = distance_function(anchor, positive), distance_function(anchor, negative)
     if swap:
         far = minimum(far, distance_function(positive, negative))

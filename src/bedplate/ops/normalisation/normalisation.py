@@ -22,7 +22,6 @@ from bedplate.ops.pointwise.arithmetic import add, divide, multiply, square, sub
 from bedplate.ops.pointwise.exponential import pow_, rsqrt
 from bedplate.ops.pointwise.extremes import maximum
 from bedplate.ops.pooling.pooling import window_sum
-from bedplate.ops.reduction.reduce import axis_words
 from bedplate.ops.reduction.statistics import mean, wide
 from bedplate.ops.refusal import refuse
 from bedplate.ops.shape.views import reshape
@@ -333,7 +332,6 @@ def local_response_norm(
     return as_type(divide(rows, divisor), x.dtype)
 
 
-@axis_words
 def normalize(x: Value, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Value:
     """Scale vectors to length 1.
 

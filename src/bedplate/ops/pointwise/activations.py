@@ -19,7 +19,6 @@ from bedplate.ops.pointwise.comparison import greater
 from bedplate.ops.pointwise.convert import where
 from bedplate.ops.pointwise.exponential import exp
 from bedplate.ops.pointwise.trigonometry import tanh
-from bedplate.ops.reduction.reduce import axis_words
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import floats, integers, one
 from bedplate.ops.shape.regions import narrow
@@ -287,7 +286,6 @@ def tanhshrink(x: Value) -> Value:
     return x - tanh(x)
 
 
-@axis_words
 def glu(x: Value, axis: int = -1) -> Value:
     """The gated linear unit: y = a sigmoid(b) with a and b the halves of x along an axis.
 

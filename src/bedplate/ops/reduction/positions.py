@@ -12,7 +12,7 @@ from bedplate.graph.node import Shape
 from bedplate.ops.build import Value
 from bedplate.ops.elementwise import NARROW_FLOATS, NUMBERS
 from bedplate.ops.record import NoGradient, Op, register
-from bedplate.ops.reduction.reduce import accumulator, axis_words, reduce_rule, reduced
+from bedplate.ops.reduction.reduce import accumulator, reduce_rule, reduced
 from bedplate.ops.samples import floats, integers, mixed
 from bedplate.ops.shape.views import reshape
 
@@ -53,7 +53,6 @@ def _positioned(op: Op, x: Value, axis: int | None, keepdims: bool) -> Value:
     return reshape(found, (1,) * len(x.shape)) if keepdims else found
 
 
-@axis_words
 def argmax(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
     """The index of the largest element along an axis, the first if there are several.
 
@@ -68,7 +67,6 @@ def argmax(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
     return _positioned(ARGMAX, x, axis, keepdims)
 
 
-@axis_words
 def argmin(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
     """The index of the smallest element along an axis, the first if there are several.
 

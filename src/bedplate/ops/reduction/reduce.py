@@ -6,9 +6,7 @@ and bfloat16 are accumulated in float32 and narrowed once.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from bedplate.ops.complex_numbers.parts import conj
 from bedplate.ops.elementwise import NUMBERS, parted, refuse_dtype, widened
 from bedplate.ops.pointwise.arithmetic import divide, multiply
 from bedplate.ops.pointwise.comparison import equal, logical_and, logical_or, not_equal
-from bedplate.ops.record import NoGradient, Op, Sample, apply, refuse_foreign, register
+from bedplate.ops.record import NoGradient, Op, Sample, apply, register
 from bedplate.ops.reduction.accumulate import (
     COMPENSATED,
     accumulating,
@@ -244,30 +242,6 @@ ANY = register(
 )
 
 
-OTHER_WORDS = {"dim": "axis", "keepdim": "keepdims"}  # PyTorch's, and ours
-
-
-def axis_words(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Accept `dim` and `keepdim`, as PyTorch users type them, for `axis` and `keepdims`."""
-
-    @functools.wraps(function)
-    def reduction(x: Value, *arguments: Any, **named: Any) -> Value:
-        for theirs, ours in OTHER_WORDS.items() if named else ():
-            if theirs in named:
-                if ours in named:
-                    name = function.__name__.strip("_")
-                    raise TypeError(f"{name}: {ours} and {theirs} are one argument; give one")
-                named[ours] = named.pop(theirs)
-        try:
-            return function(x, *arguments, **named)
-        except AttributeError:
-            refuse_foreign(function.__name__.strip("_"), (x,))
-            raise
-
-    reduction.other_words = OTHER_WORDS  # type: ignore[attr-defined]  # for the types of users
-    return reduction
-
-
 def without(x: Value, axes: tuple[int, ...]) -> Value:
     """x without the given axes, which have size 1."""
     shape = tuple([size for axis, size in enumerate(x.shape) if axis not in axes])
@@ -297,7 +271,6 @@ def summed(x: Value, axes: Shape, mode: str) -> Value:
     return apply(SUM, (accumulating(x, mode),), {"axes": axes})
 
 
-@axis_words
 def sum_(
     x: Value,
     axis: Axis = None,
@@ -327,7 +300,6 @@ def sum_(
     return result if keepdims else without(result, axes)
 
 
-@axis_words
 def prod(x: Value, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Value:
     """The product over axes: y = x[0] x[1] ...; its gradient does not divide.
 
@@ -344,7 +316,6 @@ def prod(x: Value, axis: Axis = None, keepdims: bool = False, dtype: Any = None)
     return reduced(PROD, x, axis, keepdims)
 
 
-@axis_words
 def max_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     """The largest element over axes; NaN if one is NaN.
 
@@ -359,7 +330,6 @@ def max_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     return reduced(MAX, x, axis, keepdims)
 
 
-@axis_words
 def min_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     """The smallest element over axes; NaN if one is NaN.
 
@@ -374,7 +344,6 @@ def min_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     return reduced(MIN, x, axis, keepdims)
 
 
-@axis_words
 def all_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     """Whether all elements over axes are true (not 0); True for an empty axis.
 
@@ -389,7 +358,6 @@ def all_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     return reduced(ALL, as_type(x, bool_), axis, keepdims)
 
 
-@axis_words
 def any_(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     """Whether any element over axes is true (not 0); False for an empty axis.
 

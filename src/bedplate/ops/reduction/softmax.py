@@ -6,6 +6,7 @@ float16 and bfloat16 are computed in float32 throughout and narrowed once at the
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,16 @@ from bedplate.ops.build import (
 )
 from bedplate.ops.complex_numbers.parts import conj, real
 from bedplate.ops.elementwise import INEXACT, widened
-from bedplate.ops.pointwise.arithmetic import add, multiply, reciprocal, subtract
-from bedplate.ops.pointwise.comparison import isfinite
+from bedplate.ops.pointwise.arithmetic import add, divide, multiply, reciprocal, subtract
+from bedplate.ops.pointwise.comparison import equal, isfinite, isinf
 from bedplate.ops.pointwise.convert import where
 from bedplate.ops.pointwise.exponential import exp, log
+from bedplate.ops.pointwise.extremes import maximum
 from bedplate.ops.record import Op, apply, register
-from bedplate.ops.reduction.reduce import MAX, SUM, Axis, axis_words, without
+from bedplate.ops.reduction.reduce import MAX, SUM, Axis, without
 from bedplate.ops.reduction.statistics import kept_rule, wide
 from bedplate.ops.refusal import refuse_inputs
-from bedplate.ops.samples import floats, mixed
+from bedplate.ops.samples import floats, mixed, rough
 from bedplate.ops.shape.creation import full
 
 
@@ -92,7 +94,6 @@ SOFTMAX = register(
 )
 
 
-@axis_words
 def softmax(x: Value, axis: int = -1, dtype: Any = None) -> Value:
     """Positive shares that add up to 1: y = exp(x) / sum(exp(x)).
 
@@ -112,7 +113,6 @@ def softmax(x: Value, axis: int = -1, dtype: Any = None) -> Value:
     return x._alias() if 0 in x.shape else apply(SOFTMAX, (x,), {"axis": axis})
 
 
-@axis_words
 def softmin(x: Value, axis: int = -1, dtype: Any = None) -> Value:
     """Shares that are largest where x is smallest: y = softmax(-x).
 
@@ -164,7 +164,6 @@ LOG_SOFTMAX = register(
 )
 
 
-@axis_words
 def log_softmax(x: Value, axis: int = -1, dtype: Any = None) -> Value:
     """The logarithm of `softmax`, without its loss of precision: y = x - log(sum(exp(x))).
 
@@ -189,9 +188,15 @@ def _finite(x: Value) -> Value:
 
 
 def logsumexp_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Shape) -> tuple[Any]:
-    """g exp(x - y); zeros where all of x is -inf"""
+    """g exp(x - y); of an infinite y equal shares for each +inf in x, 0 for all else"""
     (x,) = inputs
-    shares = conj(exp(subtract(wide(x), _finite(wide(output)))))
+    rows, total = wide(x), wide(output)
+    endless = isinf(total)
+    top = as_type(equal(real(rows), math.inf), real(rows).dtype)
+    many = apply(SUM, (top,), {"axes": axes})
+    equal_shares = divide(top, maximum(many, 1.0))
+    distance = where(endless, number(rows, 0.0), subtract(rows, total))
+    shares = where(endless, as_type(equal_shares, rows.dtype), conj(exp(distance)))
     return (as_type(multiply(wide(grad_out), shares), x.dtype),)
 
 
@@ -228,13 +233,13 @@ LOGSUMEXP = register(
             floats((37,), low=-900, high=900, axes=(0,)),
             floats((2, 0), axes=(1,)),
             mixed(lambda r: [np.array([[-np.inf, 0.0, 1.0]])], "-inf in the row", axes=(1,)),
+            rough(lambda r: [np.array([[np.inf, 1.0, np.inf]])], "inf in the row", axes=(1,)),
         ),
         doc="log(sum(exp(x))) over `axes`.",
     )
 )
 
 
-@axis_words
 def logsumexp(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     """The logarithm of a sum of exponentials: y = log(sum(exp(x))), without overflow.
 
@@ -242,7 +247,7 @@ def logsumexp(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
     axis      one, several, or None for all; `dim` works too
     keepdims  keep the axes, with size 1; `keepdim` works too
     returns   -inf where all of x is -inf (its gradient there is zeros) or the axis is empty, inf
-              where some x is inf
+              where some x is inf (the gradient is then shared equally among those)
     also      bp.nn.functional.logsumexp(x, axis)
     also      bp.special.logsumexp(x, axis)
     >>> import bedplate as bp

@@ -28,7 +28,7 @@ from bedplate.ops.reduction.accumulate import (
     accumulator,
     wide_array,
 )
-from bedplate.ops.reduction.reduce import Axis, axis_words, sum_reference, summed, without
+from bedplate.ops.reduction.reduce import Axis, sum_reference, summed, without
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats
 from bedplate.ops.shape.views import broadcast_to
@@ -105,7 +105,6 @@ MEAN = register(
 )
 
 
-@axis_words
 def mean(x: Value, axis: Axis = None, keepdims: bool = False, accumulate: Any = None) -> Value:
     """The mean over axes: y = sum(x) / n.
 
@@ -205,7 +204,6 @@ VAR = register(
 )
 
 
-@axis_words
 def var(
     x: Value,
     axis: Axis = None,
@@ -280,7 +278,6 @@ STD = register(
 )
 
 
-@axis_words
 def std(
     x: Value,
     axis: Axis = None,

@@ -20,7 +20,7 @@ from bedplate.ops.pointwise.convert import where
 from bedplate.ops.pointwise.exponential import exp, log
 from bedplate.ops.pointwise.extremes import minimum
 from bedplate.ops.record import Op, each_element, register
-from bedplate.ops.reduction.reduce import axis_words, summed_dtype
+from bedplate.ops.reduction.reduce import summed_dtype
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import integers, mixed, rough
 from bedplate.ops.scan.extremes import CUMMAX
@@ -190,7 +190,6 @@ def cumulative_prod(
     return _standard(CUMPROD, x, axis, dtype, 1 if include_initial else None)
 
 
-@axis_words
 def cumsum(x: Value, axis: int | None = None, dtype: Any = None) -> Value:
     """The sums of all elements up to each along an axis: y[i] = x[0] + ... + x[i].
 
@@ -205,7 +204,6 @@ def cumsum(x: Value, axis: int | None = None, dtype: Any = None) -> Value:
     return along(CUMSUM, as_type(x, dtype), axis)
 
 
-@axis_words
 def cumprod(x: Value, axis: int | None = None, dtype: Any = None) -> Value:
     """The products of all elements up to each along an axis: y[i] = x[0] * ... * x[i].
 
@@ -238,7 +236,6 @@ def _complex_log_sums(x: Value, axis: int | None) -> Value:
     return add(log(sums), as_type(most, x.dtype))
 
 
-@axis_words
 def logcumsumexp(x: Value, axis: int | None = None) -> Value:
     """The logarithm of the cumulative sum of exponentials: y[i] = log(exp(x[0]) + ... + exp(x[i])).
 

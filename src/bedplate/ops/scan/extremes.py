@@ -17,7 +17,7 @@ from bedplate.ops.pointwise.arithmetic import add, multiply
 from bedplate.ops.pointwise.comparison import equal, logical_or, not_equal
 from bedplate.ops.pointwise.convert import where
 from bedplate.ops.record import Op, Sample, apply, each_element, register
-from bedplate.ops.reduction.reduce import axis_words, greatest, least
+from bedplate.ops.reduction.reduce import greatest, least
 from bedplate.ops.samples import integers, mixed, rough
 from bedplate.ops.scan.kernel import Scan
 from bedplate.ops.scan.records import in_float64, lowering, scan_rule
@@ -133,7 +133,6 @@ def _along(op: Op, x: Value, axis: int | None) -> Chosen:
     return Chosen(*(moveaxis(reshape(part, moved.shape), -1, axis) for part in parts))
 
 
-@axis_words
 def cummax(x: Value, axis: int | None = None) -> Chosen:
     """The largest element up to each along an axis, and its place; NaN from the first NaN on.
 
@@ -148,7 +147,6 @@ def cummax(x: Value, axis: int | None = None) -> Chosen:
     return _along(CUMMAX, x, axis)
 
 
-@axis_words
 def cummin(x: Value, axis: int | None = None) -> Chosen:
     """The smallest element up to each along an axis, and its place; NaN from the first NaN on.
 

@@ -14,7 +14,6 @@ from bedplate.ops.complex_numbers.parts import conj
 from bedplate.ops.elementwise import NUMBERS
 from bedplate.ops.pointwise.arithmetic import multiply
 from bedplate.ops.record import Op, apply, each_element, register
-from bedplate.ops.reduction.reduce import axis_words
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats
 from bedplate.ops.scan.kernel import Scan
@@ -63,7 +62,6 @@ LINEAR_RECURRENCE = register(
 )
 
 
-@axis_words
 def linear_recurrence(a: Value, b: Value, axis: int = -1) -> Value:
     """Solve y[i] = a[i] y[i - 1] + b[i] along an axis, from nothing: y[0] = b[0].
 

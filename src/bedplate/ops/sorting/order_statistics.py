@@ -16,7 +16,6 @@ from bedplate.ops.pointwise.comparison import equal, isinf, isnan, logical_and
 from bedplate.ops.pointwise.convert import where
 from bedplate.ops.pointwise.rounding import ceil, floor, round_
 from bedplate.ops.record import apply
-from bedplate.ops.reduction.reduce import axis_words
 from bedplate.ops.reduction.statistics import wide
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.shape.regions import narrow
@@ -33,7 +32,6 @@ INTERPOLATIONS: dict[str, Callable[[Value], tuple[Value, Value, Value | None]]] 
 }
 
 
-@axis_words
 def quantile(
     x: Value, q: Value, axis: int | None = None, keepdims: bool = False,
     interpolation: str = "linear",
@@ -108,7 +106,6 @@ def _at(ordered: Value, below: Value, above: Value, weight: Value | None) -> Val
     return add(low, multiply(step, as_type(weight, ordered.dtype)))
 
 
-@axis_words
 def median(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
     """The element in the middle of the sorted elements; the mean of the two middle ones if even.
 

@@ -12,15 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bedplate.dtypes import int64
+from bedplate.dtypes import COMPLEX, int64
 from bedplate.ops.build import Value, normalised_axis
+from bedplate.ops.complex_numbers.form import Pair, complex_form
 from bedplate.ops.complex_numbers.parts import imag, real
 from bedplate.ops.elementwise import ANY, row
 from bedplate.ops.indexing.gather import TAKE, sum_rows
 from bedplate.ops.pointwise.arithmetic import subtract
 from bedplate.ops.pointwise.comparison import not_equal
 from bedplate.ops.record import NoGradient, apply
-from bedplate.ops.reduction.reduce import any_, axis_words
+from bedplate.ops.reduction.reduce import any_
 from bedplate.ops.samples import bools, floats, integers
 from bedplate.ops.scan.cumulative import cumsum
 from bedplate.ops.shape.creation import full
@@ -58,9 +59,14 @@ DISTINCT = row(
     reference=lambda x: x,
     emit=lambda t, x: x,
     gradient=NoGradient("how many different values there are changes with the values"),
-    dtypes=ANY,
+    dtypes=ANY + COMPLEX,
     samples=(floats((3, 5)), floats((0,)), bools((7,)), integers((9,))),
 )
+
+
+@complex_form(DISTINCT)
+def _distinct_form(z: Pair) -> Pair:
+    return Pair(apply(DISTINCT, (z.re,)), apply(DISTINCT, (z.im,)))
 
 
 def _order(x: Value) -> Value:
@@ -87,8 +93,7 @@ def _starts(ordered: Value) -> Value:
 
 
 def _distinct_values(x: Value, places: Value) -> Value:
-    values = _taken(x, places)
-    return apply(DISTINCT, (values,)) if x.dtype in ANY else values.detach()
+    return apply(DISTINCT, (_taken(x, places),))
 
 
 def _counts(starts: Value, total: int) -> Value:
@@ -171,7 +176,6 @@ def unique_values(x: Value) -> Value:
     return _distinct_values(ordered, _starts(ordered))
 
 
-@axis_words
 def unique(
     x: Value, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     axis: int | None = None, return_index: bool = False,

@@ -21,7 +21,6 @@ from bedplate.ops.elementwise import ANY, NARROW_FLOATS
 from bedplate.ops.indexing.gather import TAKE
 from bedplate.ops.pointwise.arithmetic import add, multiply
 from bedplate.ops.record import NoGradient, Op, Sample, apply, each_element, register
-from bedplate.ops.reduction.reduce import axis_words
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import bools, floats, integers, mixed, rough
 from bedplate.ops.shape.creation import index_along
@@ -195,7 +194,6 @@ def _along(op: Op, x: Value, axis: int, attributes: Attributes) -> Value:
     return moveaxis(result, -1, axis) if x.shape else reshape(result, ())
 
 
-@axis_words
 def sort(x: Value, axis: int = -1, descending: bool = False, stable: bool = True) -> Value:
     """The elements along an axis in order.
 
@@ -213,7 +211,6 @@ def sort(x: Value, axis: int = -1, descending: bool = False, stable: bool = True
     return _along(SORT, x, axis, {"descending": bool(descending)})
 
 
-@axis_words
 def argsort(x: Value, axis: int = -1, descending: bool = False, stable: bool = True) -> Value:
     """The places of the elements along an axis in order: x[argsort(x)] is sorted.
 
@@ -237,7 +234,6 @@ class Chosen(NamedTuple):
     indices: Any
 
 
-@axis_words
 def topk(x: Value, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> Chosen:
     """The k largest (or smallest) elements along an axis, and their places.
 
@@ -278,7 +274,6 @@ def _chosen(x: Value, rows: Value, places: Value, moved: Shape, axis: int) -> Ch
     return Chosen(*(moveaxis(part, -1, axis) for part in parts))
 
 
-@axis_words
 def kthvalue(x: Value, k: int, axis: int = -1, keepdims: bool = False) -> Chosen:
     """The k-th smallest element along an axis, counted from 1, and its place.
 
