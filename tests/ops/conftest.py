@@ -237,6 +237,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     case            all ops, samples and dtypes
     smooth_case     those that can be differentiated
+    bfloat16_case   those of real floats whose op takes bfloat16
     sloped_case     the first of those an op, real and complex, if its slope is not 0 everywhere
     array_case      the first sample of each op, if it has axes
     composed_case   the samples of composed ops
@@ -247,6 +248,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     chosen = {
         "case": lambda: list(cases()),
         "smooth_case": lambda: smooth,
+        "bfloat16_case": lambda: [
+            case for case in smooth if bp.bfloat16 in case.op.dtypes and case.dtype is None
+        ],
         "sloped_case": lambda: [case for case in first.values() if has_slope(case)],
         "array_case": lambda: [c for c in plain if not c.number and c.arrays()[0].ndim],
         "composed_case": lambda: [case for case in plain if case.op.expand is not None],
