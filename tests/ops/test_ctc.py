@@ -59,6 +59,30 @@ def test_ctc_gradients() -> None:
     assert bp.gradcheck(function, x) and bp.gradgradcheck(function, x)
 
 
+def test_many_steps_are_two_kernels_and_stay_exact() -> None:
+    """300 steps: as many launches as 30, and float32 agrees with float64."""
+    names = ["ctc_paths", "banded_recurrence"]
+
+    def backwards(n_steps: int, dtype: Any) -> tuple[Any, Any]:
+        rng = np.random.default_rng(n_steps)
+        x = bp.tensor(rng.normal(size=(n_steps, 2, 9)), dtype=dtype, requires_grad=True)
+        labels = bp.tensor(rng.integers(1, 9, (2, 14)))
+        loss = F.ctc_loss(F.log_softmax(x, -1), labels, [n_steps, n_steps - 1], [14, 11])
+        loss.backward()
+        return loss, x.grad
+
+    found = {}
+    for n_steps in (30, 300):
+        _, grad = backwards(n_steps, bp.float32)
+        launches = bp.explain(grad).launches()
+        found[n_steps] = len(launches)
+        assert [sum(launch.name == name for launch in launches) for name in names] == [1, 1]
+    assert found[30] == found[300]
+    (loss, grad), (exact, wanted) = backwards(300, bp.float32), backwards(300, bp.float64)
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-6)
+    np.testing.assert_allclose(grad.numpy(), wanted.numpy(), atol=2e-6)
+
+
 def test_ctc_without_a_path_has_finite_gradients() -> None:
     x = bp.tensor(RNG.normal(size=(2, 1, 3)), requires_grad=True)
     for zero in (False, True):
