@@ -179,13 +179,19 @@ def _targets(
 
 
 def _along(x: Value, axis: int, how: Resampling) -> Value:
-    """x with one axis resampled; what is no float is only taken."""
+    """x with one axis resampled; what is no float is only taken.
+
+    The table of the gradient takes longer to make than that of the values, so it is left empty
+    where no gradient can be asked for.
+    """
     if how.mode.startswith("nearest") and x.dtype not in (float32, float64):
         places = x._lift(tables(how)[0][:, 0].astype(int64.numpy))
         return apply(TAKE, (x, places), {"axis": axis})
     outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
-    given = [x._lift(rows) for rows in _tables(how)]
-    y = apply(RESAMPLE, (reshape(x, (outer, x.shape[axis], inner)), *given))
+    nothing = np.empty((0, how.size), np.int64)
+    rows, back = _tables(how) if x.requires_grad else (table(how), nothing)
+    given = (reshape(x, (outer, x.shape[axis], inner)), x._lift(rows), x._lift(back))
+    y = apply(RESAMPLE, given)
     return reshape(y, (*x.shape[:axis], how.count, *x.shape[axis + 1 :]))
 
 

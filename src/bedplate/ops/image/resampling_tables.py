@@ -46,6 +46,7 @@ class Resampling:
         return (self.count, self.size) if self.transposed else (self.size, self.count)
 
 
+@functools.lru_cache(maxsize=32)
 def table(how: Resampling) -> Array:
     """(2 taps, outputs) int64, an input of `resample`: rows of places, one a tap, and as many rows
     of weights, which stand as the bits of float64. So it is one array, and one that nobody
@@ -53,7 +54,9 @@ def table(how: Resampling) -> Array:
     """
     places, weights = tables(how)
     rows = [places.T.astype(np.int64), np.ascontiguousarray(weights.T, np.float64).view(np.int64)]
-    return np.concatenate(rows)
+    result = np.concatenate(rows)
+    result.flags.writeable = False  # it is kept
+    return result
 
 
 def untabled(rows: Array) -> tuple[Array, Array]:
