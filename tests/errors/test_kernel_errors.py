@@ -1,5 +1,8 @@
 """What the kernel language refuses, with its text: rule, values and types, the user's line, what
-would be legal."""
+would be legal.
+
+Long, because each refusal shows the kernel that it is about.
+"""
 
 from __future__ import annotations
 

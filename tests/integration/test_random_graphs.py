@@ -4,6 +4,8 @@ Each graph applies some thirty operations, drawn from the table at the end, to a
 mixed dtypes and shapes. NumPy computes beside it with dual numbers: a value and its derivative
 along a random direction of the leaves, which the tape's gradient must agree with. Nothing is
 compared that rounding could turn over: comparisons are of leaves, whose values are exact.
+
+A little long: the table is half of it.
 """
 
 from __future__ import annotations

@@ -200,6 +200,16 @@ def test_no_file_is_a_drawer() -> None:
     assert not [path for path in PRODUCT + BENCHMARKS if path.name in drawers]
 
 
+def test_long_files_say_why() -> None:
+    silent = []
+    for path in PRODUCT + BENCHMARKS + TESTS:
+        text = path.read_text(encoding="utf-8")
+        head = ast.get_docstring(ast.parse(text)) or ""
+        if text.count("\n") > 400 and not re.search(r"\b(?:[Ll]ong|[Ww]ritten by tools)\b", head):
+            silent.append(str(path.relative_to(ROOT)))
+    assert not silent, "above 400 lines the head says why the file is long"
+
+
 def _named_paths() -> list[str]:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     return re.findall(r"`([\w.-]*/[\w./-]*|[A-Z]+\.md)`", text)

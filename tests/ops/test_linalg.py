@@ -1,4 +1,7 @@
-"""Linear algebra against NumPy and SciPy in float64, gradients of both orders, edges, refusals."""
+"""Linear algebra against NumPy and SciPy in float64, gradients of both orders, edges, refusals.
+
+Long, because factors, solvers, norms and products are held by the same few tables of matrices.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The functions of the standard that make arrays, change their shape, or choose from them."""
+"""The functions of the standard that make arrays, change their shape, or choose from them.
+
+Long, because each function of the standard has its row here, and rows are read in one piece.
+"""
 
 from __future__ import annotations
 

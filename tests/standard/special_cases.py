@@ -1,7 +1,8 @@
 """The special cases of the Array API standard, as data: what a function gives for what.
 
-A row names a function, a pattern for each operand, and the result. Rows stand for every
-combination of the values of their patterns, in each floating point dtype.
+Long, because it is a table of all of them. A row names a function, a pattern for each operand, and
+the result. Rows stand for every combination of the values of their patterns, in each floating
+point dtype.
 
 | pattern                | values                                                      |
 |------------------------|-------------------------------------------------------------|

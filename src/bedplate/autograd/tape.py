@@ -12,7 +12,8 @@ bound to another value later cannot disturb a gradient.
 
 A walk runs each entry once, after all its consumers. Gradients are graph nodes; with
 `create_graph` they are tensors, recorded themselves. A walk claims the graph first, so that a
-second one finds it freed, in whatever thread it runs.
+second one finds it freed, in whatever thread it runs. The file is a little long, because entries
+and the walk rely on each other's every field.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """The caching allocator: `allocate(nbytes)` gives a Block, which comes home by itself.
 
+A little long, because all that touches the free lists stands together.
+
 A request is rounded up to a size class (see classes.py). What is freed is kept in the free
 list of its class, because fresh pages cost more than anything that is computed in them:
 

@@ -24,6 +24,7 @@ from bedplate.ops.record import Op
 from bedplate.tensor.values import flush
 
 MAX_NAMED = 6  # inputs that a message shows
+BEGINS = "what it was computed from has none: this is where it begins"
 
 
 @dataclass(frozen=True)
@@ -190,35 +191,33 @@ class Detector:
             raise self._came_in(op, sources, node)
         self._known.add(node)
 
-    def _place(self, node: Node) -> list[str]:
+    def _message(self, head: str, node: Node, shown: Sequence[str], tail: str) -> NonFiniteError:
+        """What is wrong, the module and the line that made a node, values, and what it means."""
         module = self._modules.get(node)
-        return ([f"module  {module}"] if module else []) + [f"line    {node.line()}"]
+        place = ([f"module  {module}"] if module else []) + [f"line    {node.line()}"]
+        return NonFiniteError("\n  ".join([head, *place, *shown, tail]))
 
     def _produced(self, node: Node, op: Op, sources: Any, finding: _Finding) -> NonFiniteError:
         index = _first(finding.produced)
-        lines = [f"{op.name}: made {finding.shown} in the forward pass", *self._place(node)]
         entry = self.differentiating
+        head, made_by = f"{op.name}: made {finding.shown} in the forward pass", node
         if entry is not None:
-            lines[0] = (
-                f"{entry.op.name}: its gradient made {finding.shown} in the backward pass, "
-                f"by {op.name}"
-            )
-            lines[1:] = self._place(_output_of(entry))
-        lines += _inputs_shown(sources, index if op.kind == "elementwise" else None)
-        lines.append(f"result  {_described(node, index)}, {finding.count}")
-        lines.append("what it was computed from has none: this is where it begins")
-        return NonFiniteError("\n  ".join(lines))
+            head = f"{entry.op.name}: {_gradient_made(finding)}, by {op.name}"
+            made_by = _output_of(entry)
+        shown = _inputs_shown(sources, index if op.kind == "elementwise" else None)
+        shown.append(f"result  {_described(node, index)}, {finding.count}")
+        return self._message(head, made_by, shown, BEGINS)
 
     def _came_in(self, op: Op, sources: Any, node: Node) -> NonFiniteError:
         name, source = next(
             (n, s) for n, s in zip("abcdef", sources, strict=False) if np.isnan(_floats(s)).any()
         )
         index = _first(np.isnan(_floats(source)))
-        return NonFiniteError(
-            f"{op.name}: a NaN came in from outside\n  "
-            + "\n  ".join([*self._place(node), f"{name}       {_described(source, index)}"])
-            + f"\n  made at {source.line()}, before anybody looked"
-        )
+        return self._message(
+            f"{op.name}: a NaN came in from outside", node,
+            [f"{name}       {_described(source, index)}"],
+            f"made at {source.line()}, before anybody looked",
+        )  # fmt: skip
 
     # ---- backward
 
@@ -246,22 +245,19 @@ class Detector:
         name = entry.op.name
         if finding.produced is not None and name not in self.rules.allow:
             which = "abcdef"[index] if index < MAX_NAMED else str(index)
-            lines = [
-                f"{name}: its gradient made {finding.shown} in the backward pass",
-                *self._place(_output_of(entry)),
+            place = _described(gradient, _first(finding.produced))
+            shown = [
                 *(f"grad    {_described(node, None)}" for node in incoming[:1]),
                 *_inputs_shown(forward[:-1], None),
-                f"result  gradient of {which}, {_described(gradient, _first(finding.produced))}, "
-                f"{finding.count}",
-                "what it was computed from has none: this is where it begins",
+                f"result  gradient of {which}, {place}, {finding.count}",
             ]
-            raise NonFiniteError("\n  ".join(lines))
+            head = f"{name}: {_gradient_made(finding)}"
+            raise self._message(head, _output_of(entry), shown, BEGINS)
         if finding.what == "NaN" and not any(node in self._known for node in (*incoming, *forward)):
-            raise NonFiniteError(
-                f"{name}: a NaN came in from outside, in the backward pass\n  "
-                + "\n  ".join(self._place(_output_of(entry)))
-                + "\n  the gradient that backward was given, or a value of the forward pass, has it"
-            )
+            raise self._message(
+                f"{name}: a NaN came in from outside, in the backward pass", _output_of(entry), [],
+                "the gradient that backward was given, or a value of the forward pass, has it",
+            )  # fmt: skip
         self._known.add(gradient)
 
 
@@ -318,6 +314,10 @@ def _node_of(value: Any) -> Node:
 
 def _output_of(entry: Any) -> Any:
     return entry.output[0] if isinstance(entry.output, tuple) else entry.output
+
+
+def _gradient_made(finding: _Finding) -> str:
+    return f"its gradient made {finding.shown} in the backward pass"
 
 
 def _inputs_shown(sources: Sequence[Node], index: tuple[int, ...] | None) -> list[str]:

@@ -5,7 +5,8 @@ counter (see ops/random/draws.py), and the state of the counter is a tensor, so 
 draws new numbers each time.
 
 All threads share one default generator. For numbers that do not depend on what other threads
-draw, make a `Generator` of your own.
+draw, make a `Generator` of your own. The file is a little long: half of it says what each
+distribution is.
 """
 
 from __future__ import annotations

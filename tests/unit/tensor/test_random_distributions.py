@@ -2,6 +2,7 @@
 
 The Kolmogorov-Smirnov distance of n numbers, times sqrt(n), is above 1.95 once in a thousand times
 if they have the distribution; seeds are fixed. Numbers that are 3 % too wide fail, which is tested.
+A little long: each distribution has its table and refusals.
 """
 
 from __future__ import annotations

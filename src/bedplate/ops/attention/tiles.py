@@ -10,7 +10,8 @@ Both products have one shape, `left` numbers times vectors over queries:
     scores      s[key, query]   = sum over d   of  k[key, d] * q[d, query]      D steps
     weighted    o[d, query]    += sum over key of  v[key, d] * p[key, query]    keys of the tile
 
-with a register tile of `rows` numbers x 2 vectors of accumulators.
+with a register tile of `rows` numbers x 2 vectors of accumulators. The file is a little long,
+because its pieces share these layouts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Regions: slices of a value, and values put together from pieces (pad, update, concat, stack)."""
+"""Regions: slices of a value, and values put together from pieces (pad, update, concat, stack).
+
+A little long, because the gradient of each of these is made of the others.
+"""
 
 from __future__ import annotations
 
