@@ -7,7 +7,7 @@ the block that holds it and lets go of the inputs, so that the graph behind it c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -80,6 +80,31 @@ class Node:
     def _lift(self, value: Any) -> Node:
         """A value made of an array or a list; nodes hold no data of their own."""
         raise TypeError(f"a graph node cannot be combined with a {type(value).__name__}")
+
+    def numpy(self, copy: bool | None = None) -> Any:
+        """Refused, like all that reads values: nodes are what a graph is built of before it runs.
+
+        raises TypeError
+        """
+        self._refuse_reading()
+
+    def item(self) -> Any:
+        """Refused, like `numpy`."""
+        self._refuse_reading()
+
+    def __int__(self) -> int:
+        self._refuse_reading()
+
+    def assign(self, value: Any) -> Any:
+        """Refused: a node is one value for good; what binds a name to another one is a tensor."""
+        raise TypeError(f"{self.op.name}: a graph node cannot be assigned to; give a tensor")
+
+    def _refuse_reading(self) -> NoReturn:
+        raise TypeError(
+            f"{self.op.name}: the value of a graph node is not known while a graph is built\n"
+            f"  {self.shape} {self.dtype}   made at {self.line()}\n"
+            "  a function that reads values takes tensors, not nodes"
+        )
 
     def realise(self, block: Any) -> None:
         """Store the computed value and let go of the graph behind it."""

@@ -186,7 +186,9 @@ def apply(op: Op, inputs: tuple[Any, ...], attributes: Attributes = NO_ATTRIBUTE
     """Apply an op to nodes (gives a node) or to tensors (gives a tensor, and records it).
 
     The same text therefore serves as a user's function, as the expansion of a composed op and
-    as a gradient: what the first input is decides.
+    as a gradient: what the first input is decides. Functions that read values to know a shape
+    (`unique`, `nonzero`, `repeat` by counts, ...) or keep state (the running statistics of
+    `batch_norm`) take tensors alone; a node says so, see graph/node.py.
 
     raises TypeError if that is neither
     """

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import bedplate as bp
 from bedplate import dtypes
 from bedplate.errors import DeviceError
 from bedplate.graph.node import Node, topological_order
@@ -73,3 +74,23 @@ def test_a_node_names_its_line() -> None:
     node.site = (frame.f_code, frame.f_lasti)
     assert node.line().startswith(__file__)
     assert "placeholder" in repr(node)
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda x: bp.repeat(x, x), "the value of a graph node is not known"),
+        (lambda x: bp.nonzero(x), "the value of a graph node is not known"),
+        (lambda x: bp.unique(x), "the value of a graph node is not known"),
+        (lambda x: bp.bincount(x), "the value of a graph node is not known"),
+        (
+            lambda x: bp.nn.functional.batch_norm(
+                bp.ones((2, 3))._node, x * 1.0, x * 1.0, training=True
+            ),
+            "a graph node cannot be assigned to; give a tensor",
+        ),
+    ],
+)
+def test_functions_that_read_values_or_keep_state_refuse_nodes(function: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        function(bp.tensor([1, 2, 3])._node)

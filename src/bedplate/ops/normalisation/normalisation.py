@@ -14,7 +14,7 @@ import numpy as np
 
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Shape
-from bedplate.ops.build import Value, as_type, number
+from bedplate.ops.build import Value, as_type, number, without_gradient
 from bedplate.ops.linalg.norms import vector_norm
 from bedplate.ops.normalisation import norms
 from bedplate.ops.normalisation.norms import moments, standardise
@@ -70,7 +70,7 @@ def _update(running: Value | None, found: Value, momentum: Any) -> None:
 
 def _batch_statistics(x: Value, axes: Shape) -> tuple[Value, Value]:
     """(mean, variance with n - 1), without history."""
-    rows = wide(x.detach() if hasattr(x, "detach") else x)
+    rows = wide(without_gradient(x))
     centre, variance = moments(rows, axes)
     count = math.prod(x.shape[axis] for axis in axes)
     return centre, multiply(variance, count / max(count - 1, 1))
