@@ -5,8 +5,9 @@ from __future__ import annotations
 from bedplate.nn.attention import attention
 from bedplate.nn.noise import dropout, gumbel_softmax, rrelu
 from bedplate.nn.scaled_attention import scaled_dot_product_attention
-from bedplate.ops.attention.rope import rope, swiglu
+from bedplate.ops.public import public
 from bedplate.tensor import Tensor, network
+from bedplate.tensor.functions import rope, swiglu
 from bedplate.tensor.network import *
 
 
@@ -23,9 +24,16 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     >>> bp.nn.functional.linear(bp.tensor([1.0, 2.0]), bp.tensor([[3.0, 4.0]])).tolist()
     [11.0]
     """
-    y = x @ weight.transpose(-1, -2)
+    y = x.matmul(weight.transpose(-1, -2))
     return y if bias is None else y + bias
 
+
+attention = public(attention, __name__)
+dropout = public(dropout, __name__)
+gumbel_softmax = public(gumbel_softmax, __name__)
+linear = public(linear, __name__)
+rrelu = public(rrelu, __name__)
+scaled_dot_product_attention = public(scaled_dot_product_attention, __name__)
 
 __all__ = [
     "attention",

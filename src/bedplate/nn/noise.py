@@ -86,7 +86,7 @@ def gumbel_softmax(
     if not tau > 0:
         raise ValueError(f"gumbel_softmax: tau must be positive, got {tau}")
     noise = _source(generator).gumbel(logits.shape, dtype=logits.dtype, device=logits.device)
-    shares = functions.softmax((logits + noise) / tau, axis)
+    shares = functions.softmax(logits.add(noise) / tau, axis)
     if not hard:
         return shares
     chosen = functions.one_hot(functions.argmax(shares, axis), logits.shape[axis], shares.dtype)

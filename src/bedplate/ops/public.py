@@ -9,21 +9,24 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from bedplate.ops.record import refuse_foreign
+from bedplate.ops.record import REGISTRY, refuse_foreign
 
 OTHER_WORDS = {"dim": "axis", "keepdim": "keepdims"}  # PyTorch's, and ours
+KNOWN: set[str] = set()  # the names of all that is public
+Function = TypeVar("Function", bound=Callable[..., Any])
 VALUES = ("Value", "Value | None", "Tensor", "Tensor | None")  # annotations of what is a tensor
 
 
-def public(function: Callable[..., Any], module: str, name: str = "") -> Callable[..., Any]:
+def public(function: Function, module: str, name: str = "") -> Function:
     """`function` as users call it; an elementwise op, which asks all this itself, as it is.
 
     `dim` and `keepdim`, as PyTorch users type them, are understood for `axis` and `keepdims`.
-    Nested lists and arrays are taken where a tensor is expected beside one.
+    Nested lists and arrays are taken where a tensor is expected beside one. An error of an op
+    inside comes out under the name that the user called.
 
     module   where users find it
     name     its name there; by default its own, without the underscore
@@ -33,6 +36,7 @@ def public(function: Callable[..., Any], module: str, name: str = "") -> Callabl
         return function
     words = other_words(function)
     plain = name.rpartition(".")[2] or function.__name__.strip("_")
+    KNOWN.add(plain)
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
@@ -43,17 +47,38 @@ def public(function: Callable[..., Any], module: str, name: str = "") -> Callabl
         except Exception as error:
             given = _with_tensors(plain, function, arguments, named, error)
             if given is None:
+                _rename(error, plain)
                 raise
-        try:
-            return function(*given.args, **given.kwargs)
-        except AttributeError:
-            refuse_foreign(plain, tuple(_values(given).values()))
-            raise
+        return _again(plain, function, given)
 
     call.__module__ = module
     call.__qualname__ = name or plain
     call.__name__ = plain
-    return call
+    return cast(Function, call)
+
+
+def _again(name: str, function: Callable[..., Any], given: inspect.BoundArguments) -> Any:
+    """Call with arguments that were made tensors."""
+    try:
+        return function(*given.args, **given.kwargs)
+    except AttributeError:
+        refuse_foreign(name, tuple(_values(given).values()))
+        raise
+    except Exception as error:
+        _rename(error, name)
+        raise
+
+
+def _rename(error: Exception, name: str) -> None:
+    """Begin the message with the name that the user called, if it begins with that of an op.
+
+    Only once: a function that the user gave to another has told its own name.
+    """
+    said = error.args[0] if error.args and isinstance(error.args[0], str) else ""
+    op, colon, rule = said.partition(": ")
+    if colon and (op in REGISTRY or op in KNOWN) and not hasattr(error, "called"):
+        error.args = (f"{name}: {rule}", *error.args[1:])
+        error.called = name  # type: ignore[attr-defined]
 
 
 def other_words(function: Callable[..., Any]) -> dict[str, str]:
@@ -97,29 +122,39 @@ def _with_tensors(
         refuse_foreign(name, tuple(values.values()))
     if like is None or not isinstance(error, AttributeError | TypeError):
         return None
-    made = {
-        key: like._lift(value)
-        for key, value in values.items()
-        if isinstance(value, list | tuple | np.ndarray)
-    }
+    made = {key: like._lift(value) for key, value in values.items() if _is_data(value)}
     if not made:
         if isinstance(error, AttributeError):
             refuse_foreign(name, tuple(values.values()))
         return None
-    given.arguments.update(made)
+    for (parameter, place), value in made.items():
+        if place is None:
+            given.arguments[parameter] = value
+        else:
+            before = given.arguments[parameter]
+            given.arguments[parameter] = (*before[:place], value, *before[place + 1 :])
     return given
 
 
-def _values(given: inspect.BoundArguments) -> dict[str, Any]:
-    """The arguments that must be tensors, without those that may be left out and are."""
-    parameters = given.signature.parameters
-    return {
-        name: value
-        for name, value in given.arguments.items()
-        if parameters[name].annotation in VALUES
-        and parameters[name].kind is not inspect.Parameter.VAR_POSITIONAL
-        and value is not parameters[name].default
-    }
+def _is_data(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray)
+
+
+def _values(given: inspect.BoundArguments) -> dict[tuple[str, int | None], Any]:
+    """The arguments that must be tensors, without those that may be left out and are.
+
+    returns  {(parameter, place if it takes several): value}
+    """
+    values: dict[tuple[str, int | None], Any] = {}
+    for name, value in given.arguments.items():
+        parameter = given.signature.parameters[name]
+        if parameter.annotation not in VALUES:
+            continue
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            values |= {(name, place): part for place, part in enumerate(value)}
+        elif value is not parameter.default:
+            values[name, None] = value
+    return values
 
 
 def _says_so(error: Exception) -> bool:

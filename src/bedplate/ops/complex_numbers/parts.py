@@ -117,7 +117,7 @@ def conj(x: Value) -> Value:
     >>> bp.conj(bp.tensor([1 + 2j])).tolist()
     [(1-2j)]
     """
-    return _conj(x) if x.dtype.kind == "c" else x
+    return x if x.dtype.is_float or x.dtype.kind != "c" else _conj(x)
 
 
 def complex_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:

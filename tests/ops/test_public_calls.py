@@ -1,0 +1,161 @@
+"""What holds for the call of every public function, whatever it computes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bedplate as bp
+import bedplate.nn.functional as F
+from bedplate.errors import DTypeError
+from bedplate.ops.public import OTHER_WORDS, VALUES
+
+SPACES = {
+    "bp": bp,
+    "bp.linalg": bp.linalg,
+    "bp.fft": bp.fft,
+    "bp.special": bp.special,
+    "bp.nn.functional": F,
+}
+KIND = inspect.Parameter
+NO_TENSORS = [[1.0, 2.0], None, 3, "abc", np.ones((2, 3), np.float32), object()]
+# what a call needs beside tensors, where a number will not do
+NEEDED = {"upper": True, "subscripts": "i,i"}
+
+
+def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Every public function of tensors, by its name with its space."""
+    for space, module in SPACES.items():
+        for name in module.__all__:
+            member = getattr(module, name)
+            if inspect.isfunction(member) and any(map(is_value, parameters(member))):
+                yield f"{space}.{name}", member
+
+
+def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())
+
+
+def is_value(parameter: inspect.Parameter) -> bool:
+    return parameter.annotation in VALUES
+
+
+FUNCTIONS = dict(functions())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_no_tensor_is_refused_in_the_same_words(name: str) -> None:
+    function = FUNCTIONS[name]
+    plain = name.rpartition(".")[2]
+    for thing in NO_TENSORS:
+        given: list[Any] = []
+        named = {}
+        for parameter in parameters(function):
+            value = thing if is_value(parameter) else NEEDED.get(parameter.name, 1)
+            if parameter.kind is KIND.VAR_POSITIONAL and is_value(parameter):
+                given.append(value)
+            elif parameter.default is not KIND.empty or parameter.kind is KIND.VAR_POSITIONAL:
+                continue
+            elif parameter.kind is KIND.KEYWORD_ONLY:
+                named[parameter.name] = value
+            else:
+                given.append(value)
+        text = rf"^{plain}: expected a tensor, got {type(thing).__name__}.*bp.tensor\(...\)$"
+        with pytest.raises(TypeError, match=text):
+            function(*given, **named)
+
+
+WITH_AXIS = [
+    (name, ours) for name, f in FUNCTIONS.items()
+    for ours in OTHER_WORDS.values() if ours in inspect.signature(f).parameters
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "ours"), WITH_AXIS)
+def test_the_words_of_pytorch_are_understood(name: str, ours: str) -> None:
+    """Both words at once are refused by the function that knows both."""
+    theirs = {ours: theirs for theirs, ours in OTHER_WORDS.items()}[ours]
+    with pytest.raises(TypeError, match=rf"{ours} and {theirs} are one argument; give one"):
+        FUNCTIONS[name](**{ours: 0, theirs: 0})
+
+
+@pytest.mark.parametrize("name", sorted({n for n in dir(bp.Tensor) if not n.startswith("_")}))
+def test_methods_understand_the_words_of_pytorch(name: str) -> None:
+    method = getattr(bp.Tensor, name)
+    if not inspect.isfunction(method):
+        return
+    for theirs, ours in OTHER_WORDS.items():
+        if ours in inspect.signature(method).parameters:
+            with pytest.raises(TypeError, match=f"{ours} and {theirs} are one argument"):
+                method(bp.ones(2), **{ours: 0, theirs: 0})
+
+
+def test_the_words_mean_the_same() -> None:
+    x = bp.ones((1, 2))
+    assert bp.concat([x, x], dim=0).shape == (2, 2)
+    assert x.squeeze(dim=0).shape == (2,)
+    assert bp.stack([x, x], dim=-1).shape == (1, 2, 2)
+    assert [part.shape for part in x.split(1, dim=1)] == [(1, 1), (1, 1)]
+
+
+X = bp.tensor([[1.0, 2.0], [3.0, 4.0]])
+LISTS = [
+    (lambda i: bp.gather(X, 0, i), [[0, 1]]),
+    (lambda i: bp.take_along_axis(X, i, 1), [[0], [1]]),
+    (lambda i: X.take_along_axis(i, 1), [[0], [1]]),
+    (lambda i: bp.scatter(X, 0, i, X), [[1, 0], [0, 1]]),
+    (lambda i: bp.index_add(X, 0, i, X), [1, 0]),
+    (lambda i: X.index_add(0, i, X), [1, 0]),
+    (lambda t: bp.cross_entropy(X, t), [1, 0]),
+    (lambda t: F.cross_entropy(X, t), [1, 0]),
+    (lambda t: F.mse_loss(X, t), [[1.0, 0.0], [0.0, 2.0]]),
+    (lambda w: F.linear(X, w), [[1.0, 2.0], [0.0, 1.0]]),
+    (lambda w: bp.layer_norm(X, w), [1.0, 2.0]),
+    (lambda v: bp.linalg.solve(X, v), [1.0, 2.0]),
+    (lambda v: bp.linalg.vecdot(v, X), [1.0, 2.0]),
+]
+
+
+@pytest.mark.parametrize(("call", "data"), LISTS)
+def test_nested_lists_and_arrays_beside_a_tensor(call: Any, data: Any) -> None:
+    wanted = call(bp.tensor(data)).numpy()
+    np.testing.assert_array_equal(call(data).numpy(), wanted)
+    array = bp.tensor(data).numpy()
+    np.testing.assert_array_equal(call(array).numpy(), wanted)
+
+
+def test_what_cannot_be_made_a_tensor_beside_one() -> None:
+    with pytest.raises(TypeError, match=r"^gather: expected a tensor, got int; make one"):
+        bp.gather(X, 0, 3)
+    with pytest.raises(TypeError, match=r"^cross_entropy: expected a tensor, got str; make one"):
+        bp.cross_entropy(X, "abc")
+
+
+BOOLS = bp.tensor([True, False])
+NAMES = [
+    (lambda: bp.special.zeta(2, 1.0), "zeta"),
+    (lambda: bp.vecdot(BOOLS, BOOLS), "vecdot"),
+    (lambda: bp.tensordot(BOOLS, BOOLS, axes=1), "tensordot"),
+    (lambda: bp.einsum("i,i->", BOOLS, BOOLS), "einsum"),
+    (lambda: F.softmin(BOOLS, axis=3), "softmin"),
+    (lambda: bp.histogram(BOOLS), "histogram"),
+]
+
+
+@pytest.mark.parametrize(("call", "name"), NAMES, ids=[name for _, name in NAMES])
+def test_errors_have_the_name_that_was_called(call: Any, name: str) -> None:
+    with pytest.raises((DTypeError, TypeError, IndexError), match=f"^{re.escape(name)}: "):
+        call()
+
+
+def test_an_error_inside_a_function_that_was_given_keeps_its_name() -> None:
+    def distance(a: Any, b: Any) -> Any:
+        return bp.linalg.vector_norm(a - b, axis=7)
+
+    with pytest.raises(IndexError, match=r"^vector_norm: axis 7"):
+        F.triplet_margin_with_distance_loss(X, X, X, distance_function=distance)
