@@ -180,6 +180,7 @@ REFUSED: dict[str, str] = {
     r"only floats (have a mean|can be normalised)": "integers have no mean of their own dtype",
     r"tensordot: axes .* do not fit": "sizes that are contracted are equal: the Array API",
     r"stride \[\] does not fit": "the kernel's size as stride is None, not an empty list",
+    r"a loss does not broadcast": "PyTorch warns or goes on; here targets have the shape of x",
     r"nonzero: a 0-d value": "a 0-d value has no places: the Array API",
 }
 # PyTorch's words -> what the argument may be called here

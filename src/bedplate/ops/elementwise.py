@@ -23,6 +23,7 @@ from bedplate.ops.build import (
     apply_promoted,
     as_type,
     broadcast_shapes,
+    common_dtype,
     promoted,
 )
 from bedplate.ops.leaves import constant
@@ -125,17 +126,23 @@ def in_float32(gradient: Gradient) -> Gradient:
 def rounded_once(function: Function) -> Function:
     """A function composed of ops that computes float16 and bfloat16 in float32 and narrows once.
 
-    Its first argument is promoted as a record with `promote="float"` does it.
+    Its first argument and its result have the dtype that holds all float arguments, in whichever
+    order they come; where there is none the first is promoted as by `promote="float"`.
     """
 
     @functools.wraps(function)
     def computed(x: Value, *arguments: Any, **named: Any) -> Value:
-        if getattr(x, "dtype", None) not in FLOATS:
+        given = (x, *arguments, *named.values())
+        floats = [value for value in given if getattr(value, "dtype", None) in FLOATS]
+        if not floats:
             (x,) = promoted(function.__name__, (x,), to_float=True)
-        dtype = x.dtype
-        if dtype is not float16 and dtype is not bfloat16:
             return function(x, *arguments, **named)
-        return as_type(function(as_type(x, float32), *arguments, **named), dtype)
+        dtype = common_dtype(function.__name__, tuple(floats))
+        narrow = dtype is float16 or dtype is bfloat16
+        if hasattr(x, "_apply") and x.dtype not in COMPLEX:
+            x = as_type(x, float32 if narrow else dtype)
+        result = function(x, *arguments, **named)
+        return as_type(result, dtype) if narrow else result
 
     return computed
 

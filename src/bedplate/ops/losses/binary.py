@@ -13,7 +13,7 @@ from bedplate.kernel import maths
 from bedplate.ops.build import Value, as_type, normalised_axis, sum_to
 from bedplate.ops.elementwise import binary, in_float32, rounded_once
 from bedplate.ops.indexing.gather import take, take_along_axis
-from bedplate.ops.losses.classes import check_reduction, reduced_loss
+from bedplate.ops.losses.classes import as_targets, check_reduction, reduced_loss, weighted
 from bedplate.ops.pointwise.activations import logsigmoid, softplus
 from bedplate.ops.pointwise.arithmetic import multiply
 from bedplate.ops.pointwise.comparison import equal, greater_equal
@@ -90,15 +90,9 @@ def binary_cross_entropy(
     [100.0, 0.0]
     """
     check_reduction("binary_cross_entropy", reduction)
-    check_targets("binary_cross_entropy", x, target)
+    target = as_targets("binary_cross_entropy", x, target)
     loss = binary_entropy(x, as_type(target, x.dtype))
     return reduced_loss(loss if weight is None else loss * weight, reduction)
-
-
-def check_targets(op: str, x: Value, target: Value) -> None:
-    """Refuse targets that have not the shape of x."""
-    if x.shape != target.shape:
-        refuse(ShapeError, op, "the shapes differ", {"x": x, "target": target})
 
 
 @rounded_once
@@ -111,7 +105,8 @@ def binary_cross_entropy_with_logits(
 ) -> Value:
     """The loss of logits: y = -w (p target log(s) + (1 - target) log(1 - s)) with s = sigmoid(x).
 
-    Computed as (1 - target) x + (1 + (p - 1) target) log(1 + exp(-x)): nothing overflows.
+    Computed as p target log(1 + exp(-x)) + (1 - target) log(1 + exp(x)): nothing overflows or
+    cancels, and a logit may be infinite.
 
     x           logits
     target      of the shape of x, in [0, 1]
@@ -125,12 +120,10 @@ def binary_cross_entropy_with_logits(
     [1000.0, 0.0]
     """
     check_reduction("binary_cross_entropy_with_logits", reduction)
-    check_targets("binary_cross_entropy_with_logits", x, target)
+    target = as_targets("binary_cross_entropy_with_logits", x, target)
     target = as_type(target, x.dtype)
-    tail = softplus(-x)
-    if pos_weight is not None:
-        tail = tail * (1 + (pos_weight - 1) * target)
-    loss = (1 - target) * x + tail
+    yes = target if pos_weight is None else pos_weight * target
+    loss = weighted(yes, softplus(-x)) + weighted(1 - target, softplus(x))
     return reduced_loss(loss if weight is None else loss * weight, reduction)
 
 
@@ -138,13 +131,15 @@ def binary_cross_entropy_with_logits(
 def soft_margin_loss(x: Value, target: Value, reduction: str = "mean") -> Value:
     """The logistic loss of signs: y = log(1 + exp(-target x)).
 
-    target     1 or -1
+    target     of the shape of x, 1 or -1
     reduction  "mean", "sum" or "none"
+    raises     ShapeError if the shapes differ
     >>> import bedplate as bp
     >>> bp.nn.functional.soft_margin_loss(bp.tensor([1000.0]), bp.tensor([-1.0])).item()
     1000.0
     """
     check_reduction("soft_margin_loss", reduction)
+    target = as_targets("soft_margin_loss", x, target)
     return reduced_loss(softplus(-(x * target)), reduction)
 
 
@@ -164,8 +159,9 @@ def multilabel_soft_margin_loss(
     500.0
     """
     check_reduction("multilabel_soft_margin_loss", reduction)
-    check_targets("multilabel_soft_margin_loss", x, target)
-    loss = -(logsigmoid(x) * target + logsigmoid(-x) * (1 - target))
+    target = as_targets("multilabel_soft_margin_loss", x, target)
+    target = as_type(target, x.dtype)
+    loss = -(weighted(target, logsigmoid(x)) + weighted(1 - target, logsigmoid(-x)))
     return reduced_loss(mean(loss if weight is None else loss * weight, axis=-1), reduction)
 
 
@@ -229,7 +225,7 @@ def multilabel_margin_loss(x: Value, target: Value, reduction: str = "mean") -> 
     1.0
     """
     check_reduction("multilabel_margin_loss", reduction)
-    check_targets("multilabel_margin_loss", x, target)
+    target = as_targets("multilabel_margin_loss", x, target)
     normalised_axis("multilabel_margin_loss", -1, len(x.shape), x)
     n_classes = x.shape[-1]
     listed = equal(cumprod(as_type(greater_equal(target, 0), target.dtype), axis=-1), 1)

@@ -13,10 +13,10 @@ import numpy as np
 from bedplate.dtypes import FLOATS, DType, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
-from bedplate.ops.build import Value, as_type, normalised_axis, number
+from bedplate.ops.build import Value, as_type, as_values, is_number, normalised_axis, number
 from bedplate.ops.elementwise import NARROW_FLOATS
 from bedplate.ops.pointwise.arithmetic import add, divide, multiply, square, subtract
-from bedplate.ops.pointwise.comparison import equal, not_equal
+from bedplate.ops.pointwise.comparison import equal, isinf, logical_and, not_equal
 from bedplate.ops.pointwise.convert import checked_index, where
 from bedplate.ops.pointwise.exponential import exp
 from bedplate.ops.record import Op, apply, register
@@ -25,7 +25,7 @@ from bedplate.ops.reduction.softmax import LOGSUMEXP, log_softmax
 from bedplate.ops.reduction.statistics import mean, wide
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import mixed
-from bedplate.ops.shape.creation import index_along
+from bedplate.ops.shape.creation import full, index_along
 from bedplate.ops.shape.views import expand_dims, moveaxis, squeeze
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -176,6 +176,36 @@ def reduced_loss(loss: Value, reduction: str) -> Value:
     return mean(loss) if reduction == "mean" else sum_(loss)
 
 
+def as_targets(
+    op: str, x: Value, target: Value, what: str = "target", shape: Shape | None = None
+) -> Value:
+    """Targets as a value, refused unless they have the shape of x; a number is one for all of x.
+
+    what    how the function calls them
+    shape   that they have instead of that of x
+    """
+    shape = x.shape if shape is None else shape
+    if is_number(target):
+        return full(x, shape, target, x.dtype)
+    target = as_values(op, (x, target))[1]
+    if target.shape != shape:
+        refuse(
+            ShapeError, op, "the shapes differ", {"x": x, what: target},
+            f"expected {shape}: a loss does not broadcast, bp.broadcast_to({what}, {shape}) does",
+        )  # fmt: skip
+    return target
+
+
+def wanted(share: Value, x: Value) -> Value:
+    """x, with 0 for an infinity whose share is 0: what nobody asks for costs nothing."""
+    return where(logical_and(equal(share, 0), isinf(x)), number(x, 0.0), x)
+
+
+def weighted(share: Value, x: Value) -> Value:
+    """share x, which is 0 where the share is 0, though x be infinite."""
+    return multiply(share, wanted(share, x))
+
+
 def cross_entropy(
     logits: Value,
     targets: Value,
@@ -283,8 +313,7 @@ def _picked(
     else:
         share = scale
     zero = number(rows, 0)
-    # a log-probability of -inf that nobody asks for costs nothing
-    lost = sum_(where(equal(share, 0), zero, -rows * share), axis=-1, keepdims=True)
+    lost = -sum_(weighted(share, rows), axis=-1, keepdims=True)
     weights = where(counts, sum_(scale, axis=-1, keepdims=True), zero)
     return squeeze(where(counts, lost, zero), -1), squeeze(weights, -1)
 
@@ -319,7 +348,7 @@ def _shares_loss(
     if weight is not None:
         _check_weight(rows, weight)
         shares = shares * as_type(weight, rows.dtype)
-    loss = -sum_(log_softmax(rows) * shares, axis=-1)
+    loss = -sum_(weighted(shares, log_softmax(rows)), axis=-1)
     if z_loss:
         loss = loss + square(squeeze(_logsumexp(rows), -1)) * z_loss
     return reduced_loss(loss, reduction)

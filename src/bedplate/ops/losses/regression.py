@@ -10,7 +10,13 @@ import math
 from bedplate.errors import ShapeError
 from bedplate.ops.build import Value, is_number, number
 from bedplate.ops.elementwise import rounded_once
-from bedplate.ops.losses.classes import check_reduction, reduced_loss
+from bedplate.ops.losses.classes import (
+    as_targets,
+    check_reduction,
+    reduced_loss,
+    wanted,
+    weighted,
+)
 from bedplate.ops.pointwise.arithmetic import abs_, square
 from bedplate.ops.pointwise.convert import where
 from bedplate.ops.pointwise.exponential import exp, log
@@ -25,13 +31,16 @@ from bedplate.ops.special.logarithmic import xlogy
 def mse_loss(x: Value, target: Value, reduction: str = "mean") -> Value:
     """The mean squared error: y = mean((x - target)^2).
 
+    target     of the shape of x, or one number
     reduction  "mean", "sum" or "none"
+    raises     ShapeError if the shapes differ
     also     bp.nn.functional.mse_loss(x, target, reduction)
     >>> import bedplate as bp
     >>> bp.mse_loss(bp.tensor([1.0, 3.0]), bp.tensor([1.0, 1.0])).item()
     2.0
     """
     check_reduction("mse_loss", reduction)
+    target = as_targets("mse_loss", x, target)
     return reduced_loss(square(x - target), reduction)
 
 
@@ -39,12 +48,15 @@ def mse_loss(x: Value, target: Value, reduction: str = "mean") -> Value:
 def l1_loss(x: Value, target: Value, reduction: str = "mean") -> Value:
     """The mean absolute error: y = mean(|x - target|); slope 0 where they are equal.
 
+    target     of the shape of x, or one number
     reduction  "mean", "sum" or "none"
+    raises     ShapeError if the shapes differ
     >>> import bedplate as bp
     >>> bp.nn.functional.l1_loss(bp.tensor([1.0, 3.0]), bp.tensor([1.0, 1.0])).item()
     1.0
     """
     check_reduction("l1_loss", reduction)
+    target = as_targets("l1_loss", x, target)
     return reduced_loss(abs_(x - target), reduction)
 
 
@@ -54,14 +66,16 @@ def huber_loss(x: Value, target: Value, reduction: str = "mean", delta: float = 
 
     d = |x - target|
 
+    target     of the shape of x, or one number
     reduction  "mean", "sum" or "none"
-    raises     ValueError for a delta that is not positive
+    raises     ShapeError if the shapes differ; ValueError for a delta that is not positive
     source     Huber 1964, Annals of Mathematical Statistics 35
     >>> import bedplate as bp
     >>> bp.nn.functional.huber_loss(bp.tensor([1.0, 4.0]), bp.tensor([0.0, 0.0])).item()
     2.0
     """
     check_reduction("huber_loss", reduction)
+    target = as_targets("huber_loss", x, target)
     if not delta > 0:
         raise ValueError(f"huber_loss: delta must be positive, got {delta}")
     distance = abs_(x - target)
@@ -75,15 +89,17 @@ def smooth_l1_loss(x: Value, target: Value, reduction: str = "mean", beta: float
 
     d = |x - target|
 
+    target     of the shape of x, or one number
     reduction  "mean", "sum" or "none"
     beta       0 gives `l1_loss`
-    raises     ValueError for a negative beta
+    raises     ShapeError if the shapes differ; ValueError for a negative beta
     source     Girshick 2015, arXiv:1504.08083
     >>> import bedplate as bp
     >>> bp.nn.functional.smooth_l1_loss(bp.tensor([1.0, 4.0]), bp.tensor([0.0, 0.0])).item()
     2.0
     """
     check_reduction("smooth_l1_loss", reduction)
+    target = as_targets("smooth_l1_loss", x, target)
     if beta < 0:
         raise ValueError(f"smooth_l1_loss: beta must not be negative, got {beta}")
     distance = abs_(x - target)
@@ -95,10 +111,12 @@ def smooth_l1_loss(x: Value, target: Value, reduction: str = "mean", beta: float
 
 @rounded_once
 def kl_div(x: Value, target: Value, reduction: str = "mean", log_target: bool = False) -> Value:
-    """The divergence of Kullback and Leibler: y = target (log(target) - x); 0 log(0) is 0.
+    """The divergence of Kullback and Leibler: y = target (log(target) - x).
+
+    A probability of 0 costs nothing, though the logarithm that it multiplies be infinite.
 
     x           log-probabilities
-    target      probabilities, or their logarithms if `log_target`
+    target      of the shape of x, probabilities, or their logarithms if `log_target`
     reduction   "batchmean": the sum over the size of the first axis, which is the divergence as
                 it is defined; "mean" over all elements, "sum" or "none"
     >>> import bedplate as bp
@@ -107,7 +125,12 @@ def kl_div(x: Value, target: Value, reduction: str = "mean", log_target: bool = 
     0.6931471824645996
     """
     check_reduction("kl_div", reduction, "batchmean")
-    loss = exp(target) * (target - x) if log_target else xlogy(target, target) - target * x
+    target = as_targets("kl_div", x, target)
+    if log_target:
+        share = exp(target)
+        loss = share * (wanted(share, target) - wanted(share, x))
+    else:
+        loss = xlogy(target, target) - weighted(target, x)
     if reduction == "batchmean":
         return sum_(loss) / (x.shape[0] if x.shape else 1)
     return reduced_loss(loss, reduction)
@@ -125,6 +148,7 @@ def poisson_nll_loss(
     """The negative log likelihood of counts: y = rate - target log(rate).
 
     x          the logarithm of the rate, or the rate itself if not `log_input`
+    target     of the shape of x, or one number
     full       add what depends on the target alone, by Stirling's formula for targets above 1
     eps        added to a rate before its logarithm
     reduction  "mean", "sum" or "none"
@@ -133,6 +157,7 @@ def poisson_nll_loss(
     1.0
     """
     check_reduction("poisson_nll_loss", reduction)
+    target = as_targets("poisson_nll_loss", x, target)
     loss = exp(x) - target * x if log_input else x - target * log(x + eps)
     if full:
         safe = where(target > 1, target, 1.0)
@@ -153,6 +178,7 @@ def gaussian_nll_loss(
     """The negative log likelihood of normal numbers: y = (log(var) + (x - target)^2 / var) / 2.
 
     x          the expected values
+    target     of the shape of x, or one number
     var        the variances: of the shape of x, without its last axis, or 1 long there; or one
                number. Those below eps count as eps, and have no gradient
     full       add log(2 pi) / 2
@@ -164,6 +190,7 @@ def gaussian_nll_loss(
     2.0
     """
     check_reduction("gaussian_nll_loss", reduction)
+    target = as_targets("gaussian_nll_loss", x, target)
     if is_number(var):
         if var < 0:
             raise ValueError(f"gaussian_nll_loss: a variance is not negative, got {var}")
