@@ -166,7 +166,7 @@ def promote(a: DType, b: DType) -> DType:
 
     Integers with floats give the float (as PyTorch and JAX do); bfloat16 with float16
     gives float32.
-    raises DTypeError for a signed integer with uint64
+    raises   DTypeError for a signed integer with uint64, and for what is no dtype
     >>> promote(int8, uint8), promote(int64, float16)
     (bedplate.int16, bedplate.float16)
     """

@@ -12,6 +12,7 @@ def dropout(
     """Zero each element with probability p, scale the others by 1 / (1 - p).
 
     x          any shape; floating point
+    p          the probability, in [0, 1]
     training   off: x as it is
     generator  where the random numbers come from; the default generator unless given
     returns    shape and dtype of x
@@ -69,7 +70,8 @@ def gumbel_softmax(
 ) -> Tensor:
     """Draw shares that are near a random choice: y = softmax((logits + g) / tau).
 
-    g are Gumbel numbers, drawn in float32 or better: the largest logit + g is a draw from softmax(logits).
+    g are Gumbel numbers, drawn in float32 or better: the largest logit + g is a draw from
+    softmax(logits).
 
     logits     any shape; floating point
     tau        positive; the smaller, the nearer to a choice

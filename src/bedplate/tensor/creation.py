@@ -258,7 +258,7 @@ def arange(
     start, stop    numbers; stop itself is left out
     requires_grad  gradients are computed for it
     returns        (ceil((stop - start) / step),), y[i] = start + i step
-    raises         ValueError if the step is 0
+    raises         ValueError if the step is 0; DTypeError for bool and complex
     >>> import bedplate as bp
     >>> bp.arange(3).tolist(), bp.arange(1.0, 2.0, 0.5).tolist()
     ([0, 1, 2], [1.0, 1.5])

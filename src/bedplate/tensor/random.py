@@ -155,6 +155,7 @@ class Generator:
     ) -> Tensor:
         """Exponential numbers: the density is exp(-x / scale) / scale for x > 0.
 
+        shape    of the result
         scale    the mean: a number, or a tensor that broadcasts to the shape
         raises   ValueError for a negative or infinite scale
         >>> import bedplate as bp
@@ -174,6 +175,7 @@ class Generator:
     ) -> Tensor:
         """Laplace numbers: the density is exp(-|x - mean| / scale) / (2 scale).
 
+        shape        of the result
         mean, scale  numbers, or tensors that broadcast to the shape
         raises       ValueError for a negative or infinite scale
         >>> import bedplate as bp
@@ -193,6 +195,7 @@ class Generator:
     ) -> Tensor:
         """Gumbel numbers: a share exp(-exp(-(x - mean) / scale)) lies below x.
 
+        shape        of the result
         mean, scale  numbers, or tensors that broadcast to the shape
         raises       ValueError for a negative or infinite scale
         >>> import bedplate as bp
@@ -221,6 +224,7 @@ class Generator:
     def bernoulli(self, shape: Shape, probability: Any = 0.5, device: Any = None) -> Tensor:
         """True with the given probability.
 
+        shape        of the result
         probability  a number in [0, 1], or a tensor that broadcasts to the shape
         >>> import bedplate as bp
         >>> bp.random.bernoulli((2,), 1.0).tolist()
@@ -248,6 +252,7 @@ class Generator:
 
         weights      (..., n): finite, not negative, not all 0; they need not add up to 1; they are
                      checked, hence computed, at once (`categorical` takes log weights unread)
+        num_samples  how many of each row
         replacement  whether an index may come again; else they come in the order of drawing
         returns      (..., num_samples) int64; no gradient
         raises       ValueError for wrong weights, or fewer categories than samples; CaptureError

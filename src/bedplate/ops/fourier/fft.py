@@ -226,6 +226,7 @@ def irfftn(
     s        sizes of the result along the axes; None for those of x, and 2 (m - 1) for the last
     axes, norm  as for `fftn`
     returns  float32 for complex64, float64 for complex128
+    raises   ShapeError where there is no axis to transform
     >>> import bedplate as bp
     >>> bp.fft.irfftn(bp.tensor([[4.0, 0.0], [0.0, 0.0]])).tolist()
     [[1.0, 1.0], [1.0, 1.0]]

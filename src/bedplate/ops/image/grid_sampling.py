@@ -200,7 +200,7 @@ def affine_grid(theta: Value, size: Sequence[int], align_corners: bool | None = 
     align_corners  -1 and 1 are the centres of the outer pixels, not their outer edges
     returns        (N, H, W, 2) or (N, D, H, W, 3), dtype of theta
     gradient       of theta, a matrix product
-    raises         ShapeError if the sizes do not fit
+    raises         ShapeError if the sizes do not fit; DTypeError for what is no float
     cost           one product of matrices an image
     >>> import bedplate as bp
     >>> theta = bp.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])

@@ -89,9 +89,9 @@ def pad_(
     """Put numbers, or parts of a value itself, around it.
 
     With size n and i from -before to n + after:
-    constant  y[i] = value outside             reflect    y[-i] = x[i], y[n - 1 + i] = x[n - 1 - i]
-    replicate y[i] = x[clip(i, 0, n - 1)]      symmetric  y[-1 - i] = x[i], y[n + i] = x[n - 1 - i]
-    circular  y[i] = x[i mod n]
+      constant  y[i] = value outside           reflect    y[-i] = x[i], y[n - 1 + i] = x[n - 1 - i]
+      replicate y[i] = x[clip(i, 0, n - 1)]    symmetric  y[-1 - i] = x[i], y[n + i] = x[n - 1 - i]
+      circular  y[i] = x[i mod n]
 
     x        any shape and dtype
     pad      (before, after) of the last axis, of the one before it, ..., as one flat list; or, as

@@ -218,7 +218,8 @@ def interpolate(
                    that all inputs count (with a = -0.5 as other image libraries have it)
     returns        (N, C, *sizes), dtype of x; computed in float32 or better, narrowed once
     gradient       the transposed table: each input adds up the outputs that it is in
-    raises         ShapeError, ValueError for arguments that do not belong together
+    raises         ShapeError, ValueError for arguments that do not belong together; DTypeError for
+                   integers where values are mixed
     cost           one pass for each axis, 2 flops a tap: 1 (nearest), 2, 4 (bicubic)
     source         Keys 1981, Cubic convolution interpolation for digital image processing
     >>> import bedplate as bp

@@ -101,7 +101,8 @@ def embedding(ids: Value, weight: Value, padding_idx: int | None = None) -> Valu
     padding_idx  the row of this id gets no gradient
     returns      (..., d_model); the gradient adds up what was looked up more than once, in the
                  order of the ids
-    raises       IndexError when the value is computed, if an id is out of range
+    raises       IndexError when the value is computed, if an id is out of range; ShapeError for a
+                 weight without two axes
     >>> import bedplate as bp
     >>> bp.nn.functional.embedding(bp.tensor([1]), bp.tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [[3.0, 4.0]]
@@ -127,7 +128,8 @@ def take_along_axis(x: Value, indices: Value, axis: int = -1) -> Value:
 
     indices  as many axes as x; sizes broadcast with x but for the axis
     returns  shape of the indices; the gradient adds up what was chosen more than once
-    raises   IndexError when the value is computed, if an index is out of range
+    raises   IndexError when the value is computed, if an index is out of range; ShapeError if the
+             numbers of axes differ
     >>> import bedplate as bp
     >>> bp.take_along_axis(bp.tensor([[1, 2], [3, 4]]), bp.tensor([[1], [0]])).tolist()
     [[2], [3]]

@@ -295,7 +295,7 @@ def put_along_axis(x: Value, indices: Value, values: Value, axis: int = -1) -> V
     indices  integers, as many axes as x; sizes broadcast with x but for the axis
     values   broadcast to the shape of the indices; a value of the dtype of x, or a number
     returns  shape and dtype of x: a new value, unlike NumPy's
-    raises   as for `scatter`
+    raises   ShapeError if the numbers of axes differ; else as for `scatter`
     >>> import bedplate as bp
     >>> x, indices = bp.tensor([[1, 2], [3, 4]]), bp.tensor([[1], [0]])
     >>> bp.put_along_axis(x, indices, 9).tolist()

@@ -75,7 +75,8 @@ def trace(x: Value, /, *, offset: int = 0, dtype: Any = None) -> Value:
 def trace_(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Value:
     """The sum of the diagonal over two axes, as NumPy's `trace` and PyTorch's.
 
-    x             two axes or more; the other arguments as for `diagonal` and `linalg.trace`
+    x             two axes or more; the other arguments are those of `linalg.trace`
+    axis1, axis2  the rows and the columns of the matrices
     raises        ShapeError
     >>> import bedplate as bp
     >>> bp.trace(bp.tensor([[1, 2], [3, 4]])).item()

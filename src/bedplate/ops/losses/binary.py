@@ -181,9 +181,11 @@ def multi_margin_loss(
     x          (N, n) or (n,)
     target     (N,) or ()  integers in [0, n)
     p          1 or 2
+    margin     by how much
     weight     (n,), or None for ones
     reduction  "mean", "sum" or "none"
-    raises     IndexError when the value is computed, if a target is out of range
+    raises     ShapeError if the shapes do not match; ValueError for another p; IndexError when
+               the value is computed, if a target is out of range
     >>> import bedplate as bp
     >>> bp.nn.functional.multi_margin_loss(bp.tensor([[0.0, 0.5]]), bp.tensor([1])).item()
     0.25

@@ -232,8 +232,8 @@ def cross_entropy(
     axis             of the classes: 1 unless given, as in PyTorch, or 0 if there is one axis; -1
                      for logits of tokens (batch, time, vocabulary)
     returns          () or (N, ...), float32 for float16 and bfloat16 logits
-    raises           ShapeError if the shapes do not match; IndexError when the value is
-                     computed, if a target is out of range
+    raises           ShapeError if the shapes do not match; ValueError for a smoothing outside
+                     [0, 1]; IndexError when the value is computed, if a target is out of range
     cost             1 read of the logits, about 15 flops an element
     source           z-loss: Chowdhery et al. 2022, arXiv:2204.02311, section 5; smoothing:
                      Szegedy et al. 2015, arXiv:1512.00567, section 7
@@ -366,6 +366,7 @@ def nll_loss(
     x             (N, n_classes, ...) or (n_classes,)  log-probabilities, as log_softmax gives
     target        (N, ...)                             integers in [0, n_classes), or ignore_index
     weight        (n_classes,), or None for ones
+    ignore_index  a target that does not count
     reduction     "mean" over the places that count, by their weights; "sum" or "none"
     returns       () or (N, ...), float32 for float16 and bfloat16
     raises        ShapeError if the shapes do not match; IndexError when the value is computed,

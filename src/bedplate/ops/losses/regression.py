@@ -116,7 +116,8 @@ def kl_div(x: Value, target: Value, reduction: str = "mean", log_target: bool = 
     A probability of 0 costs nothing, though the logarithm that it multiplies be infinite.
 
     x           log-probabilities
-    target      of the shape of x, probabilities, or their logarithms if `log_target`
+    target      of the shape of x: probabilities
+    log_target  the target is given by its logarithms
     reduction   "batchmean": the sum over the size of the first axis, which is the divergence as
                 it is defined; "mean" over all elements, "sum" or "none"
     >>> import bedplate as bp
@@ -147,7 +148,8 @@ def poisson_nll_loss(
 ) -> Value:
     """The negative log likelihood of counts: y = rate - target log(rate).
 
-    x          the logarithm of the rate, or the rate itself if not `log_input`
+    x          the logarithm of the rate
+    log_input  off: x is the rate itself
     target     of the shape of x, or one number
     full       add what depends on the target alone, by Stirling's formula for targets above 1
     eps        added to a rate before its logarithm
@@ -180,8 +182,9 @@ def gaussian_nll_loss(
     x          the expected values
     target     of the shape of x, or one number
     var        the variances: of the shape of x, without its last axis, or 1 long there; or one
-               number. Those below eps count as eps, and have no gradient
+               number
     full       add log(2 pi) / 2
+    eps        variances below it count as eps, and have no gradient
     reduction  "mean", "sum" or "none"
     raises     ShapeError if the variances do not fit; ValueError for one negative number
     >>> import bedplate as bp

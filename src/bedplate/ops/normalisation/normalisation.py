@@ -155,7 +155,8 @@ def instance_norm(
     momentum, eps    as for `batch_norm`
     returns          shape and dtype of x
     gradient         as for `batch_norm`, each image on its own
-    raises           ShapeError for values that do not fit, for a single element of space
+    raises           ShapeError for values that do not fit, for a single element of space;
+                     ValueError without any statistics
     cost             1 read and 1 write of x (rows stay in the cache)
     source           Ulyanov, Vedaldi and Lempitsky 2016, arXiv:1607.08022
     >>> import bedplate as bp
@@ -249,7 +250,7 @@ def layer_norm(
     eps               added to the variance
     returns           shape and dtype of x
     gradient          weight / sqrt(var + eps) (g - mean(g) - u mean(g u)), u the standardised x
-    raises            ShapeError for values that do not fit
+    raises            ShapeError for values that do not fit; DTypeError for what is no float
     cost              1 read and 1 write of x; `bp.layer_norm` is the same for
                       one axis
     source            Ba, Kiros and Hinton 2016, arXiv:1607.06450
@@ -306,6 +307,7 @@ def local_response_norm(
 
     x         (N, C, ...)  floats; computed in float32 or better
     size      how many channels are neighbours, itself included
+    k         what a channel without energy is divided by, to the power of beta
     returns   shape and dtype of x
     gradient  of the formula
     raises    ShapeError for fewer than 3 axes (as PyTorch), or a size below 1

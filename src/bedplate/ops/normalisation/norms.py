@@ -272,7 +272,7 @@ def layer_norm(
     weight, bias  (d_model,)      or None; a bias needs a weight
     eps           added to the variance
     returns       (..., d_model)  dtype of x
-    raises        ShapeError if they do not match the last axis of x
+    raises        ShapeError if they do not match the last axis of x; ValueError for a bias alone
     source        Ba, Kiros and Hinton 2016, arXiv:1607.06450
     >>> import bedplate as bp
     >>> bp.layer_norm(bp.tensor([1.0, 3.0]), eps=0.0).tolist()

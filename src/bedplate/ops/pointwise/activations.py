@@ -189,8 +189,9 @@ def gelu(x: Value, approximate: str = "none") -> Value:
     """The Gaussian error linear unit: y = x (1 + erf(x / sqrt 2)) / 2.
 
     approximate  "none", or "tanh": y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2
+    raises       ValueError for another word
     source       Hendrycks and Gimpel 2016, arXiv:1606.08415
-    also     bp.nn.functional.gelu(x, approximate)
+    also         bp.nn.functional.gelu(x, approximate)
     >>> import bedplate as bp
     >>> bp.gelu(bp.tensor([0.0])).tolist()
     [0.0]

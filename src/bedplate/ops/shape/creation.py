@@ -143,7 +143,9 @@ def one_hot(index: Value, count: int, dtype: Any = float32) -> Value:
     """1 at the index, 0 elsewhere, along a new last axis.
 
     index    integers; one outside [0, count) gives a row of zeros
+    count    how many there may be
     returns  (..., count)
+    raises   ValueError for a negative count
     >>> import bedplate as bp
     >>> bp.one_hot(bp.tensor([1, 0]), 3).tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
