@@ -45,7 +45,7 @@ FORMULAS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "glu": (F.glu, lambda x: x[..., :3] * _sigmoid(x[..., 3:])),
     "softmin": (F.softmin, lambda x: np.exp(-x) / np.exp(-x).sum(-1, keepdims=True)),
     "prelu": (
-        lambda x: F.prelu(x, bp.Tensor(np.full(1, 0.3), x.device)),
+        lambda x: F.prelu(x, bp.full(1, 0.3, dtype=x.dtype, device=x.device)),
         lambda x: np.where(x > 0, x, 0.3 * x),
     ),
 }
@@ -181,6 +181,14 @@ def test_gumbel_softmax_draws_by_the_shares() -> None:
     np.testing.assert_array_equal(soft.argmax(1), choice.argmax(1))
 
 
+def test_gumbel_softmax_of_narrow_logits_is_finite() -> None:
+    """The noise is drawn in float32: in bfloat16 a uniform number would often be 0 or 1."""
+    logits = bp.zeros((20000, 2), dtype=bp.bfloat16)
+    shares = F.gumbel_softmax(logits, generator=bp.Generator(0))
+    assert shares.dtype is bp.bfloat16 and shares.isfinite().all().item()
+    assert F.gumbel_softmax(bp.zeros((20000, 1), dtype=bp.bfloat16)).tolist() == [[1.0]] * 20000
+
+
 def test_modules_have_the_settings_of_their_functions() -> None:
     x = bp.tensor(X)
     pairs = [
@@ -221,7 +229,7 @@ def test_refusals() -> None:
         F.glu(x)
     with pytest.raises(ShapeError, match="prelu: the slopes do not fit"):
         F.prelu(x, bp.ones((2,)))
-    with pytest.raises(DTypeError, match="softmax: only floats have one"):
+    with pytest.raises(DTypeError, match="softmin: only floats have one"):
         F.softmin(bp.tensor([1, 2]))
     with pytest.raises(TypeError, match="elu: expected a tensor, got str"):
         F.elu("x")

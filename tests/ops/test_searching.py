@@ -175,6 +175,15 @@ def test_nan_is_a_value_of_its_own(device: Any) -> None:
     assert inverse.tolist() == [3, 1, 0, 4, 0, 2]
 
 
+def test_asking_for_the_gradient_of_a_set_says_why_there_is_none(device: Any) -> None:
+    for values in ([2.0, 1.0, 2.0], [2 + 1j, 1, 2 + 1j]):
+        x = bp.Tensor(np.array(values), device, requires_grad=True)
+        for found in (bp.unique_values(x), bp.unique_counts(x).values):
+            assert found.tolist() == sorted(set(values), key=abs)
+            with pytest.raises(GradientError, match="how many different values there are"):
+                bp.abs(found).sum().backward()
+
+
 def test_slices_that_differ(device: Any) -> None:
     x = RNG(0).integers(0, 2, (3, 8, 2))
     for axis in (0, 1, 2, -1):

@@ -8,11 +8,15 @@ import numpy as np
 
 from bedplate.dtypes import FLOATS
 from bedplate.kernel import maths
-from bedplate.ops.build import Value, sum_to
+from bedplate.ops.build import Value, number, sum_to, without_gradient
 from bedplate.ops.complex_numbers.parts import conj
 from bedplate.ops.elementwise import INEXACT, binary, in_float32, unary
-from bedplate.ops.pointwise.arithmetic import divide, multiply, negative
+from bedplate.ops.pointwise.arithmetic import abs_, divide, multiply, negative
+from bedplate.ops.pointwise.comparison import equal, isinf, logical_or
+from bedplate.ops.pointwise.convert import where
 from bedplate.ops.pointwise.exponential import rsqrt, sqrt
+from bedplate.ops.pointwise.extremes import maximum
+from bedplate.ops.pointwise.floats import hypot
 from bedplate.ops.samples import one, two
 
 
@@ -86,7 +90,7 @@ def asin_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     (x,) = inputs
     if x.dtype.kind == "c":
         return (divide(grad_out, conj(multiply(sqrt(1 - x), sqrt(1 + x)))),)
-    return (multiply(grad_out, rsqrt(1 - multiply(x, x))),)
+    return (multiply(grad_out, rsqrt(multiply(1 - x, 1 + x))),)
 
 
 @unary(
@@ -151,10 +155,19 @@ def atan(x: Value) -> Value:
 
 @in_float32
 def atan2_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
-    """d atan2(y, x) = (x dy - y dx) / (x^2 + y^2)"""
-    y, x = inputs
-    scaled = divide(grad_out, multiply(x, x) + multiply(y, y))
-    return sum_to(multiply(scaled, x), y.shape), sum_to(negative(multiply(scaled, y)), x.shape)
+    """d atan2(y, x) = (x dy - y dx) / (x^2 + y^2); 0 at the origin and beside infinities
+
+    The larger of both is divided out first, so that no square over- or underflows.
+    """
+    larger = maximum(abs_(inputs[0]), abs_(inputs[1]))
+    fixed = logical_or(isinf(larger), equal(larger, 0.0))
+    unit = number(larger, 1.0)
+    grad = where(fixed, number(grad_out, 0.0), grad_out)
+    size = without_gradient(where(fixed, unit, larger))
+    y, x = (divide(where(fixed, unit, side), size) for side in inputs)
+    scaled = divide(divide(grad, multiply(x, x) + multiply(y, y)), size)
+    to_y, to_x = multiply(scaled, x), negative(multiply(scaled, y))
+    return sum_to(to_y, inputs[0].shape), sum_to(to_x, inputs[1].shape)
 
 
 @binary(
@@ -169,6 +182,7 @@ def atan2(y: Value, x: Value) -> Value:
     """The angle of the point (x, y), in [-pi, pi]: atan(y / x) in its quadrant.
 
     y, x     shapes broadcast
+    returns  their common shape; gradient 0 at the origin and beside infinities
     >>> import bedplate as bp
     >>> bp.atan2(bp.tensor([0.0]), bp.tensor([1.0])).tolist()
     [0.0]
@@ -242,11 +256,11 @@ def tanh(x: Value) -> Value:
 
 @in_float32
 def asinh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
-    """d asinh(x) = dx / sqrt(x^2 + 1)"""
+    """d asinh(x) = dx / sqrt(x^2 + 1), the length of (x, 1)"""
     (x,) = inputs
     if x.dtype.kind == "c":
         return (divide(grad_out, conj(multiply(sqrt(1 + 1j * x), sqrt(1 - 1j * x)))),)
-    return (multiply(grad_out, rsqrt(multiply(x, x) + 1)),)
+    return (divide(grad_out, hypot(x, 1.0)),)
 
 
 @unary(
@@ -271,7 +285,7 @@ def acosh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     (x,) = inputs
     if x.dtype.kind == "c":
         return (divide(grad_out, conj(multiply(sqrt(x - 1), sqrt(x + 1)))),)
-    return (multiply(grad_out, rsqrt(multiply(x, x) - 1)),)
+    return (multiply(grad_out, multiply(rsqrt(x - 1), rsqrt(x + 1))),)  # no square overflows
 
 
 @unary(

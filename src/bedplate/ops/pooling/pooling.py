@@ -10,25 +10,27 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from bedplate.dtypes import DType, int64
+from bedplate.dtypes import DType, float64, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Shape
-from bedplate.ops.build import Value, as_type, number
+from bedplate.ops.build import Value, as_type, number, without_gradient
 from bedplate.ops.convolution.windows import batched, per_axis, steps, unbatched
 from bedplate.ops.elementwise import NUMBERS
 from bedplate.ops.pointwise.arithmetic import abs_, add, divide, multiply, subtract
-from bedplate.ops.pointwise.comparison import equal
+from bedplate.ops.pointwise.comparison import equal, isfinite, logical_and, not_equal
 from bedplate.ops.pointwise.convert import where
 from bedplate.ops.pointwise.exponential import pow_
 from bedplate.ops.pointwise.extremes import maximum, minimum
 from bedplate.ops.pooling.records import MAX_POOL, WINDOW_SUM
 from bedplate.ops.record import apply
+from bedplate.ops.reduction.reduce import max_
 from bedplate.ops.reduction.statistics import wide
 from bedplate.ops.refusal import refuse
 from bedplate.ops.shape.creation import index_along
 from bedplate.ops.shape.views import outputs
 
 Sizes = int | Sequence[int]
+WIDE_POWER = 6  # to which every float32 can be raised in float64
 
 
 def _counts(op: str, x: Value, named: dict[str, Shape], ceil_mode: bool) -> Shape:
@@ -149,12 +151,30 @@ def _lp_pool(
         return _max_pool(op, rank, abs_(x), kernel_size, stride, 0, 1, ceil_mode, False)
     x, alone = batched(op, rank, x)
     attributes = _windows(op, rank, x, kernel_size, stride, 0, 1, ceil_mode)
-    rows = wide(x)
-    powers = multiply(rows, rows) if norm_type == 2 else pow_(abs_(rows), norm_type)
-    total = window_sum(powers, attributes)
+    total, scale = _power_sums(x, norm_type, attributes)
     nothing = equal(total, 0)  # a root has no slope there; that of a norm is taken to be 0
-    root = pow_(where(nothing, number(total, 1), total), 1 / norm_type)
+    root = multiply(pow_(where(nothing, number(total, 1), total), 1 / norm_type), scale)
     return unbatched(as_type(where(nothing, number(total, 0), root), x.dtype), alone)
+
+
+def _power_sums(x: Value, p: float, attributes: dict[str, Any]) -> tuple[Value, Value]:
+    """Sums of |x / scale|^p over windows, and the scale.
+
+    In float64 the squares of float32 are far from its ends; what is wider or rises higher is
+    divided by the largest of all first. 0 has no slope, as in `vector_norm`.
+    """
+    rows = as_type(x, float64)
+    scale = number(rows, 1.0)
+    if (x.dtype is float64 or p > WIDE_POWER) and 0 not in x.shape:
+        largest = max_(abs_(without_gradient(rows)))
+        usable = logical_and(isfinite(largest), not_equal(largest, 0.0))
+        scale = where(usable, largest, scale)
+        rows = divide(rows, scale)
+    if p == 2:
+        return window_sum(multiply(rows, rows), attributes), scale
+    zero = equal(rows, 0.0)
+    powers = pow_(abs_(where(zero, number(rows, 1.0), rows)), p)
+    return window_sum(where(zero, number(rows, 0.0), powers), attributes), scale
 
 
 def max_pool1d(
@@ -329,7 +349,7 @@ def lp_pool2d(
     returns      (N, C, H', W')
     gradient     abs(x)^(p-1) sign(x) / y^(p-1); 0 where the norm is 0
     raises       ValueError for p that is not positive; ShapeError if the window does not fit
-    cost         powers of x, then one pass over them
+    cost         powers of x in float64, so that they do not overflow, then one pass over them
     >>> import bedplate as bp
     >>> bp.nn.functional.lp_pool2d(bp.tensor([[[3.0, 4.0]]]), 1, (1, 2)).tolist()
     [[[7.0]]]
