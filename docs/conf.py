@@ -65,7 +65,7 @@ def skip_described(
 
 
 class Functions(SphinxDirective):
-    """Every public function of some modules: `{functions} ops.arithmetic ops.exponential`."""
+    """Every public function of the folders or modules that a page names: `{functions} ops.scan`."""
 
     required_arguments = 1
     final_argument_whitespace = True
@@ -73,7 +73,7 @@ class Functions(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         entries = [
             entry
-            for module in self.arguments[0].split()
+            for module in function_pages.modules_of(self.arguments[0].split())
             for entry in function_pages.by_module()[module]
         ]
         lines: list[str] = []

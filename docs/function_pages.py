@@ -1,7 +1,8 @@
 """Which function is described on which page of docs/functions/.
 
-A page names modules of the package; what they define and the public namespaces show is described
-there, under its shortest name. So a new function needs no line here, a new module one word.
+A page names folders or modules of the package; what they define and the public namespaces show is
+described there, under its shortest name. So a new function needs no line here, nor has a new module
+in a folder that a page names.
 """
 
 from __future__ import annotations
@@ -91,13 +92,33 @@ def own_names(module: Any) -> list[str]:
     ]  # fmt: skip
 
 
-@functools.cache
-def pages() -> dict[str, list[str]]:
-    """The modules that each page names, by the page's file name without its ending."""
+def named() -> dict[str, list[str]]:
+    """What each page names, by the page's file name without its ending."""
     return {
-        path.stem: [module for line in MODULES.findall(path.read_text()) for module in line.split()]
+        path.stem: [name for line in MODULES.findall(path.read_text()) for name in line.split()]
         for path in sorted(PAGES.glob("*.md"))
     }
+
+
+@functools.cache
+def alone() -> set[str]:
+    """The modules that some page names by themselves."""
+    return {name for names in named().values() for name in names} & set(by_module())
+
+
+@functools.cache
+def pages() -> dict[str, list[str]]:
+    """The modules that each page describes."""
+    return {page: modules_of(names) for page, names in named().items()}
+
+
+def modules_of(names: list[str]) -> list[str]:
+    """The modules of this list; a folder stands for those that no page names by themselves."""
+    found: list[str] = []
+    for name in names:
+        inside = [m for m in sorted(by_module()) if m.startswith(f"{name}.") and m not in alone()]
+        found += inside or [name]
+    return found
 
 
 def described() -> set[str]:
