@@ -31,14 +31,12 @@ from bedplate.ops.pointwise import activations, comparison, exponential
 from bedplate.ops.pointwise.arithmetic import add, divide, multiply, negative, subtract
 from bedplate.ops.pointwise.comparison import equal, logical_and, logical_not, logical_or
 from bedplate.ops.pointwise.convert import where
-from bedplate.ops.pointwise.exponential import exp, exp2, expm1, log, log1p, pow_
+from bedplate.ops.pointwise.exponential import LN2, LN10, exp, exp2, expm1, log, log1p, pow_
 from bedplate.ops.pointwise.extremes import minimum
 from bedplate.ops.pointwise.floats import copysign, hypot
 from bedplate.ops.pointwise.trigonometry import atan2, cos, sin
 
-LN2 = 0.6931471805599453
 LN2_REST = 2.3190468138462996e-17  # ln 2 - LN2
-LN10 = 2.302585092994046
 # beyond these exp is split, and so is 2**x: their results, times a cosine, may still be finite
 SPLIT = {4: 80.0, 8: 700.0}
 SHIFT = {4: 24.0, 8: 64.0}

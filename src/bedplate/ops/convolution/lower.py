@@ -22,6 +22,7 @@ from bedplate.devices.cpu.workers import n_workers
 from bedplate.kernel import from_dtype, host
 from bedplate.ops.convolution.tiles import Tile, grid_kernel, tile_kernel, tile_shape, weight_kernel
 from bedplate.ops.convolution.weight import by_weight_kernel, tile_of
+from bedplate.ops.convolution.windows import lifted
 from bedplate.ops.matmul.tiles import accumulator
 
 Triple = tuple[int, ...]
@@ -31,11 +32,6 @@ ITEMS_PER_WORKER = 8
 FLAT_COST = 2000
 # 32-bit distances in the kernels
 LONGEST = 2**31 - 2**16
-
-
-def lifted(sizes: Any, fill: int) -> Triple:
-    """Three sizes, of which the first are `fill`."""
-    return (fill,) * (3 - len(sizes)) + tuple(sizes)
 
 
 @dataclass(frozen=True, slots=True)

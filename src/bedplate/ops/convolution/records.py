@@ -26,7 +26,7 @@ from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.build import Value
 from bedplate.ops.convolution.lower import lower_by_input, lower_by_weight, lower_forward
-from bedplate.ops.convolution.windows import Pairs, space_names
+from bedplate.ops.convolution.windows import Pairs, space_names, window_count
 from bedplate.ops.elementwise import widened
 from bedplate.ops.record import Cost, Op, Sample, apply, register
 from bedplate.ops.refusal import refuse
@@ -36,7 +36,7 @@ from bedplate.ops.samples import floats
 def out_sizes(space: Shape, window: Shape, attributes: Attributes) -> Shape:
     """How many places a window has along each axis; less than 1 where it does not fit."""
     return tuple(
-        (size + sum(pad) - d * (k - 1) - 1) // s + 1
+        window_count(size, k, s, sum(pad), d)
         for size, k, s, pad, d in zip(
             space, window, attributes["stride"], attributes["padding"], attributes["dilation"],
             strict=True,

@@ -36,6 +36,20 @@ def steps(op: str, stride: Any, window: Shape) -> Shape:
     return per_axis(op, "stride", stride, len(window), 1)
 
 
+def window_count(size: int, window: int, stride: int, padding: int, dilation: int) -> int:
+    """How many places a window has along an axis; less than 1 where it does not fit.
+
+    padding   on both sides together
+    """
+    return (size + padding - dilation * (window - 1) - 1) // stride + 1
+
+
+def lifted(sizes: Any, fill: int) -> tuple[int, int, int]:
+    """Three sizes, of which the first are `fill`: two dimensions and one are computed as three."""
+    first, second, third = (fill,) * (3 - len(sizes)) + tuple(sizes)
+    return first, second, third
+
+
 def space_names(rank: int) -> str:
     """The letters of the axes of space, as documentation has them: "H, W"."""
     return "L" if rank == 1 else ", ".join("DHW"[3 - rank :])

@@ -17,6 +17,7 @@ from bedplate.dtypes import int32
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Shape
 from bedplate.ops.build import Value, as_type, number
+from bedplate.ops.image.resampling_tables import keys
 from bedplate.ops.indexing.row_choice import row_take
 from bedplate.ops.matmul.matmul import matmul
 from bedplate.ops.pointwise.arithmetic import (
@@ -91,16 +92,9 @@ def _cubic_corners(x: Value, size: int, padding: str, align: bool) -> list[Corne
     found = []
     for shift in range(-1, 3):
         place = _bounded(add(low, shift), size, padding, align)
-        found.append((place, _keys(subtract(part, shift))))
+        distance = abs_(subtract(part, shift))
+        found.append((place, where(less(distance, 1), *keys(distance))))
     return found
-
-
-def _keys(x: Value, a: float = -0.75) -> Value:
-    """Keys' cubic filter at a distance below 2."""
-    x = abs_(x)
-    near = add(multiply(multiply(subtract(multiply(x, a + 2), a + 3), x), x), 1)
-    far = subtract(multiply(add(multiply(subtract(multiply(x, a), 5 * a), x), 8 * a), x), 4 * a)
-    return where(less(x, 1), near, far)
 
 
 CORNERS: dict[str, Callable[[Value, int, str, bool], list[Corner]]] = {

@@ -15,7 +15,7 @@ from typing import Any
 from bedplate.errors import ShapeError
 from bedplate.graph.node import Shape
 from bedplate.ops.build import Value, normalised_axes
-from bedplate.ops.convolution.windows import batched, per_axis, unbatched
+from bedplate.ops.convolution.windows import batched, per_axis, unbatched, window_count
 from bedplate.ops.pointwise.arithmetic import add
 from bedplate.ops.refusal import refuse
 from bedplate.ops.shape.regions import concat, narrow, pad, placed, region_stops, slice_
@@ -39,7 +39,7 @@ class _Windows:
     def counts(self, space: Shape, x: Value) -> Shape:
         """How many windows there are along each axis."""
         found = tuple(
-            (size + 2 * p - d * (k - 1) - 1) // s + 1
+            window_count(size, k, s, 2 * p, d)
             for size, k, d, p, s in zip(
                 space, self.window, self.dilation, self.padding, self.stride, strict=True
             )

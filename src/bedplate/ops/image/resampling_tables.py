@@ -103,10 +103,19 @@ def _linear(points: Array, size: int) -> tuple[Array, Array]:
     return places, np.stack([1 - part, part], 1)
 
 
-def cubic_weights(part: Array, a: float = -0.75) -> Array:
+def keys(x: Any, a: float = -0.75) -> tuple[Any, Any]:
+    """Keys' cubic filter at distances x: what holds below 1, and what holds from 1 to 2.
+
+    x        an array, or a tensor
+    source   Keys 1981, IEEE Transactions on Acoustics, Speech, and Signal Processing 29
+    """
+    return ((a + 2) * x - (a + 3)) * x * x + 1, ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+
+def cubic_weights(part: Array) -> Array:
     """The weights of the four neighbours of a point that lies `part` behind the second."""
-    near = [((a + 2) * x - (a + 3)) * x * x + 1 for x in (part, 1 - part)]
-    far = [((a * x - 5 * a) * x + 8 * a) * x - 4 * a for x in (part + 1, 2 - part)]
+    near = [keys(x)[0] for x in (part, 1 - part)]
+    far = [keys(x)[1] for x in (part + 1, 2 - part)]
     return np.stack([far[0], near[0], near[1], far[1]], -1)
 
 
@@ -133,9 +142,7 @@ def _smoothed(how: Resampling, points: Array, spread: float) -> tuple[Array, Arr
 def _filter(mode: str, x: Array) -> Array:
     if mode == "linear":
         return np.maximum(1 - x, 0)
-    a = -0.5
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    near, far = keys(x, -0.5)
     return np.where(x < 1, near, np.where(x < 2, far, 0.0))
 
 

@@ -14,7 +14,7 @@ from bedplate.dtypes import DType, float64, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Shape
 from bedplate.ops.build import Value, as_type, number, without_gradient
-from bedplate.ops.convolution.windows import batched, per_axis, steps, unbatched
+from bedplate.ops.convolution.windows import batched, per_axis, steps, unbatched, window_count
 from bedplate.ops.elementwise import NUMBERS
 from bedplate.ops.pointwise.arithmetic import abs_, add, divide, multiply, subtract
 from bedplate.ops.pointwise.comparison import equal, isfinite, logical_and, not_equal
@@ -46,7 +46,7 @@ def _counts(op: str, x: Value, named: dict[str, Shape], ceil_mode: bool) -> Shap
             refuse(ShapeError, op, f"padding {padding} is more than half of the window", {"x": x},
                    f"the window reaches over {reach}; at most {reach // 2} fits")  # fmt: skip
         left = size + 2 * padding - reach
-        count = left // stride + 1
+        count = window_count(size, window, stride, 2 * padding, dilation)
         if ceil_mode and left % stride and count * stride < size + padding:
             count += 1
         if count < 1 or not size:

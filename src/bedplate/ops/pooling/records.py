@@ -23,6 +23,7 @@ from bedplate.dtypes import FLOATS, DType, int32
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.build import Value
+from bedplate.ops.convolution.windows import lifted
 from bedplate.ops.elementwise import NARROW_FLOATS, NUMBERS, widened
 from bedplate.ops.indexing.row_choice import row_add
 from bedplate.ops.pooling import kernel as pooling_kernel
@@ -142,16 +143,12 @@ def spread_gradient(
     return (apply(WINDOW_SUM, (grad_out,), attributes),)
 
 
-def _lifted(sizes: Any, fill: int) -> Shape:
-    return (fill,) * (3 - len(sizes)) + tuple(sizes)
-
-
 def _geometry(attributes: Attributes) -> list[int]:
     """The words from OUT_Z to APART_X."""
     return [
-        *_lifted(attributes["out"], 1), *_lifted(attributes["window"], 1),
-        *_lifted(attributes["stride"], 1), *_lifted(attributes["before"], 0),
-        *_lifted(attributes["dilation"], 1),
+        *lifted(attributes["out"], 1), *lifted(attributes["window"], 1),
+        *lifted(attributes["stride"], 1), *lifted(attributes["before"], 0),
+        *lifted(attributes["dilation"], 1),
     ]  # fmt: skip
 
 
@@ -165,8 +162,8 @@ def _enter(
     rows = min(max(-(-LEAST_ELEMENTS // max(out.shape[-1], 1)), 1), lines)
     blocks = -(-lines // rows)
     words = [
-        view, view.shape[1], blocks, rows, *view.strides[:2], *_lifted(view.strides[2:], 0),
-        *_lifted(space, 1), *_geometry(attributes), out, *more,
+        view, view.shape[1], blocks, rows, *view.strides[:2], *lifted(view.strides[2:], 0),
+        *lifted(space, 1), *_geometry(attributes), out, *more,
     ]  # fmt: skip
     taps = math.prod(attributes["window"])
     builder.launch(
@@ -180,8 +177,8 @@ def _lower_max(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any
     (x,), (out, places) = inputs, outputs
     if out.size:
         attributes = node.attributes
-        pool = pool_of("greatest", x, _lifted(attributes["window"], 1),
-                       _lifted(attributes["stride"], 1))  # fmt: skip
+        pool = pool_of("greatest", x, lifted(attributes["window"], 1),
+                       lifted(attributes["stride"], 1))  # fmt: skip
         _enter(builder, "max_pool", pooling_kernel.window_kernel(pool), x, x.shape[2:], out,
                [places], [out.buffer, places.buffer], attributes)  # fmt: skip
 
@@ -190,8 +187,8 @@ def _lower_sum(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any
     (x,), (out,) = inputs, outputs
     if out.size:
         attributes = node.attributes
-        pool = pool_of("sum", x, _lifted(attributes["window"], 1),
-                       _lifted(attributes["stride"], 1))  # fmt: skip
+        pool = pool_of("sum", x, lifted(attributes["window"], 1),
+                       lifted(attributes["stride"], 1))  # fmt: skip
         _enter(builder, "window_sum", pooling_kernel.window_kernel(pool), x, x.shape[2:], out,
                [], [out.buffer], attributes)  # fmt: skip
 

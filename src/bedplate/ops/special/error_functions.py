@@ -17,7 +17,7 @@ from bedplate.ops.pointwise.convert import where
 from bedplate.ops.pointwise.exponential import exp
 from bedplate.ops.pointwise.extremes import maximum
 from bedplate.ops.samples import floats, one, rough
-from bedplate.ops.special.formula import World, exp_square, polynomial, special
+from bedplate.ops.special.formula import World, exp_square, polynomial, ratio, special
 from bedplate.ops.special.normal_quantile import (
     CENTRE,
     CENTRE_SQUARE,
@@ -98,17 +98,12 @@ def erfcx(x: Value) -> Value:
     """
 
 
-def _ratio(polynomials: Any, x: Any) -> Any:
-    above, below = polynomials
-    return polynomial(above, x) / polynomial(below, x)
-
-
 def _erfinv(m: World, x: Any) -> Any:
     """The normal quantile of (1 + x) / 2 over sqrt(2), without the rounding of 1 + x."""
     half = x * 0.5
-    centre = half * _ratio(CENTRE, CENTRE_SQUARE - half * half)
+    centre = half * ratio(CENTRE, CENTRE_SQUARE - half * half)
     r = m.sqrt(-m.log((1 - abs(x)) * 0.5))
-    tail = m.where(r <= FAR_SHIFT, _ratio(NEAR, r - NEAR_SHIFT), _ratio(FAR, r - FAR_SHIFT))
+    tail = m.where(r <= FAR_SHIFT, ratio(NEAR, r - NEAR_SHIFT), ratio(FAR, r - FAR_SHIFT))
     tail = m.where(r == math.inf, math.inf, tail)
     tail = m.where(x < 0, -tail, tail)
     return m.where(abs(half) <= CENTRE_WIDTH, centre, tail) * SQRT_HALF

@@ -104,12 +104,25 @@ def special(
     )
 
 
-def polynomial(coefficients: Sequence[float], x: Any) -> Any:
-    """The sum of coefficients[k] x^k, by Horner's rule."""
+def _step(value: Any, x: Any, coefficient: float) -> Any:
+    return value * x + coefficient
+
+
+def polynomial(coefficients: Sequence[float], x: Any, step: Callable[..., Any] = _step) -> Any:
+    """The sum of coefficients[k] x^k, by Horner's rule.
+
+    step   computes value x + coefficient, but the first: the kernel language's `fma` rounds once
+    """
     value = x * coefficients[-1] + coefficients[-2]
     for coefficient in coefficients[-3::-1]:
-        value = value * x + coefficient
+        value = step(value, x, coefficient)
     return value
+
+
+def ratio(polynomials: Sequence[Sequence[float]], x: Any, step: Callable[..., Any] = _step) -> Any:
+    """One polynomial over another, by their coefficients."""
+    above, below = (polynomial(coefficients, x, step) for coefficients in polynomials)
+    return above / below
 
 
 def exp_square(m: World, x: Any, factor: float = 1.0) -> Any:

@@ -15,6 +15,7 @@ from bedplate.ops.elementwise import in_float32, unary
 from bedplate.ops.pointwise.arithmetic import multiply
 from bedplate.ops.pointwise.exponential import exp
 from bedplate.ops.samples import floats, rough
+from bedplate.ops.special.formula import ratio
 
 # algorithm AS 241: Wichura 1988, Applied Statistics 37; numerators and denominators from the
 # constant upwards. PPND7, relative error 1e-7: in float32 as close as the longer ones
@@ -70,23 +71,14 @@ def _reference(p: Any) -> Any:
     return np.where(inside, result.reshape(p.shape), ends)
 
 
-def _ratio(polynomials: tuple[tuple[float, ...], ...], x: Any) -> Any:
-    values = []
-    for coefficients in polynomials:
-        value = x * coefficients[-1] + coefficients[-2]
-        for coefficient in coefficients[-3::-1]:
-            value = language.fma(value, x, coefficient)
-        values.append(value)
-    return values[0] / values[1]
-
-
 def _emit(t: Any, p: Any) -> Any:
     double = language.element(t) is language.f64
     centre_of, near_of, far_of = (CENTRE, NEAR, FAR) if double else SHORT
     q = p - 0.5
-    centre = q * _ratio(centre_of, CENTRE_SQUARE - q * q)
+    centre = q * ratio(centre_of, CENTRE_SQUARE - q * q, language.fma)
     r = language.sqrt(-maths.log(language.select(q < 0, p, 1 - p)))
-    near, far = _ratio(near_of, r - NEAR_SHIFT), _ratio(far_of, r - FAR_SHIFT)
+    near = ratio(near_of, r - NEAR_SHIFT, language.fma)
+    far = ratio(far_of, r - FAR_SHIFT, language.fma)
     tail = language.select(r <= FAR_SHIFT, near, far)
     tail = language.select(r == math.inf, math.inf, tail)
     return language.select(abs(q) <= CENTRE_WIDTH, centre, language.select(q < 0, -tail, tail))
