@@ -234,9 +234,21 @@ def test_architecture_names_every_folder() -> None:
 def test_architecture_has_the_floors_of_the_import_contract() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     drawn = text.rsplit("```", 2)[1].strip().splitlines()
+    assert drawn == _layers(0)
+
+
+def test_architecture_has_the_families_in_the_order_of_the_import_contract() -> None:
+    named = re.findall(
+        r"^\| `src/bedplate/ops/(\w+)/`", (ROOT / "ARCHITECTURE.md").read_text(), re.M
+    )
+    layers = [name for layer in reversed(_layers(1)) for name in layer.split(" | ")]
+    assert named == [name for name in layers if (ROOT / "src/bedplate/ops" / name).is_dir()]
+
+
+def _layers(contract: int) -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    contract = project["tool"]["importlinter"]["contracts"][0]["layers"]
-    assert drawn == contract
+    layers: list[str] = project["tool"]["importlinter"]["contracts"][contract]["layers"]
+    return layers
 
 
 def test_contributing_names_only_what_exists() -> None:
