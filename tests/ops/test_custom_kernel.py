@@ -10,7 +10,31 @@ import pytest
 
 import bedplate as bp
 from bedplate.devices.device import BACKENDS
-from bedplate.kernel import bf16, cast, f32, f64, i32, i64, kernel, load, loop, ptr, store
+from bedplate.kernel import (
+    atomic_add,
+    bf16,
+    call,
+    cast,
+    constant,
+    extern,
+    f32,
+    f64,
+    i32,
+    i64,
+    kernel,
+    load,
+    local,
+    loop,
+    ptr,
+    scatter,
+    select,
+    store,
+    tail_mask,
+    u8,
+    var,
+    when,
+    zeros,
+)
 
 DEVICES = sorted(BACKENDS)
 KernelError = bp.errors.KernelError
@@ -203,3 +227,170 @@ def test_items_and_outputs_are_checked() -> None:
 
     with pytest.raises(KernelError, match="only kernels without vectors and results"):
         bp.run_kernel(gives_back, bp.ones(1))
+
+
+# Who writes what: tensors are values, and a kernel that stores to one is refused.
+
+
+@kernel
+def nine(p: ptr(i64)):
+    store(p, 9)
+
+
+@kernel
+def further(p: ptr(i64), n: i64) -> ptr(i64):
+    bp.kernel.give_back(p + n)
+
+
+def _through_a_variable(x: Any, n: Any) -> None:
+    at = var(x)
+    for _ in loop(n):
+        store(at.get(), 9)
+        at.set(at.get() + 1)
+
+
+def _later_in_a_loop(x: Any, n: Any) -> None:
+    at = var(local(i64, 4))
+    for _ in loop(n):
+        store(at.get(), 9)
+        at.set(x)
+
+
+def _under_a_condition(x: Any, n: Any) -> None:
+    with when(n > 100):
+        store(x, 9)
+
+
+WRITERS: dict[str, Any] = {
+    "store": lambda x, n: store(x, 9),
+    "store an offset": lambda x, n: store(x + n - 1, 9),
+    "store under a mask": lambda x, n: store(x, zeros(i64, 4), tail_mask(n, 4)),
+    "scatter": lambda x, n: scatter(x, zeros(i64, 4), zeros(i64, 4), tail_mask(n, 4)),
+    "atomic": lambda x, n: atomic_add(x, constant(i64, 1)),
+    "atomic store": lambda x, n: bp.kernel.atomic_store(x, constant(i64, 1)),
+    "exchange": lambda x, n: bp.kernel.atomic_exchange(x, constant(i64, 1)),
+    "compare and swap": lambda x, n: bp.kernel.atomic_cas(x, constant(i64, 1), constant(i64, 2)),
+    "another type": lambda x, n: store(cast(x, ptr(f32)) + 1, 9.0),
+    "an address": lambda x, n: store(cast(cast(x, i64) + 8, ptr(i64)), 9),
+    "a choice": lambda x, n: store(select(n > 2, x, local(i64, 4)), 9),
+    "a variable": _through_a_variable,
+    "a variable that is set later": _later_in_a_loop,
+    "a condition": _under_a_condition,
+    "a kernel": lambda x, n: call(nine, x + 1),
+    "what a kernel gives": lambda x, n: store(call(further, x, n - 1), 9),
+}
+
+
+def writer(of: str) -> Any:
+    @kernel
+    def changes(x: ptr(i64), y: ptr(i64), n: i64):
+        store(y, load(x))
+        WRITERS[of](x, n)
+
+    return changes
+
+
+def inputs_of_every_kind(device: str) -> list[bp.Tensor]:
+    rows = bp.Tensor(np.arange(12).reshape(3, 4), device)
+    foreign = bp.from_dlpack(np.arange(4)).to(bp.Device(device))
+    constant_ = bp.full((4,), 7, dtype=bp.int64, device=device)
+    return [rows, rows[1], rows[:, 1], rows[0, 0].broadcast_to((4,)), foreign, constant_, rows + 1]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("of", WRITERS)
+def test_a_kernel_that_writes_an_input_is_refused(of: str, device: str) -> None:
+    """B11"""
+    changes, out = writer(of), bp.kernel_output(4, bp.int64)
+    text = r"(?s)run_kernel changes: an input is bound to x, which the kernel writes: \w+ at .*py:"
+    for x in inputs_of_every_kind(device):
+        before = x.numpy().copy()
+        for check in (False, True):
+            with bp.config(check=check), pytest.raises(KernelError, match=text):
+                bp.run_kernel(changes, x, out, 4)
+        np.testing.assert_array_equal(x.numpy(), before)
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_an_output_that_is_never_written_is_refused(check: bool) -> None:
+    """B11: swapped arguments would give out memory of somebody else."""
+    x, out = bp.ones(4), bp.kernel_output(4, bp.float32)
+    text = "an output is bound to x, which the kernel never writes\n  it writes y"
+    with bp.config(check=check), pytest.raises(KernelError, match=text):
+        bp.run_kernel(scale_part, out, 2.0, x, items=4)
+    assert x.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("size", [1, 7, 1000, 300_001])
+def test_what_a_kernel_leaves_out_is_zero(device: str, size: int) -> None:
+    @kernel
+    def first(x: ptr(f32), y: ptr(f32), z: ptr(u8)):
+        store(y, load(x))
+        with when(load(x) < 0):
+            store(z, 1)
+
+    for number in range(1, 4):
+        sevens = (bp.ones(size, device=device) * 7).tolist()  # memory that is free again
+        outputs = [bp.kernel_output(size, bp.float32), bp.kernel_output(size, bp.uint8)]
+        y, z = bp.run_kernel(first, bp.full((1,), float(number), device=device), *outputs)
+        assert y.tolist() == [float(number)] + [0.0] * (size - 1)
+        assert not z.numpy().any()
+        del sevens
+
+
+def test_an_output_may_be_added_to() -> None:
+    @kernel
+    def histogram(x: ptr(i64), counts: ptr(i64), begin: i64, end: i64):
+        for i in loop(begin, end):
+            atomic_add(counts + load(x + i), constant(i64, 1))
+
+    x = bp.tensor(np.arange(100_000) % 7)
+    counts = bp.run_kernel(histogram, x, bp.kernel_output(7, bp.int64), items=x.size)
+    assert counts.tolist() == np.bincount(np.arange(100_000) % 7).tolist()
+
+
+def test_arrays_of_its_own_and_kernels_that_read_are_no_writes() -> None:
+    @kernel
+    def add_up(p: ptr(i64)) -> i64:
+        bp.kernel.give_back(load(p) + load(p + 1))
+
+    @kernel
+    def sums(x: ptr(i64), y: ptr(i64)):
+        own = local(i64, 2)
+        store(own, load(x))
+        call(nine, own + 1)
+        store(y + (cast(x, i64) & 0), call(add_up, own))
+
+    assert bp.run_kernel(sums, bp.tensor([5]), bp.kernel_output(1, bp.int64)).tolist() == [14]
+
+
+def test_what_native_code_writes_changes_no_tensor() -> None:
+    """Nobody can see what a function of the C library writes: it is given copies."""
+    copy = extern("memcpy", ptr(u8), [ptr(u8), ptr(u8), i64])
+
+    @kernel
+    def moved(x: ptr(u8), y: ptr(u8), n: i64):
+        copy(y, x, n)
+        copy(x + 1, y, n - 1)
+
+    x = bp.tensor(np.arange(6, dtype=np.uint8))
+    for view in (x, x[::2], x[3]):
+        before = view.tolist()
+        out = bp.run_kernel(moved, view, bp.kernel_output(view.shape, bp.uint8), view.size)
+        assert out.tolist() == before
+        assert view.tolist() == before
+    assert x.tolist() == list(range(6))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_checked_it_names_a_store_out_of_range(device: str) -> None:
+    @kernel
+    def too_far(x: ptr(i64), y: ptr(i64), n: i64):
+        for i in loop(n + 1):
+            store(y + i, load(x))
+
+    text = r"too_far: store at .*\n  y  3 elem"
+    with bp.config(check=True), pytest.raises(bp.errors.KernelBoundsError, match=text):
+        x = bp.Tensor(np.ones(3, np.int64), device)
+        bp.run_kernel(too_far, x, bp.kernel_output(3, bp.int64), 3).numpy()

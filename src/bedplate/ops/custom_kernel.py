@@ -4,6 +4,10 @@ The kernel is called by a task that reads its arguments from the words of the la
 planned, captured and run on the worker threads like any other. On the reference device the
 kernel's interpreter runs it. With `config.check` it runs at once, on copies of its inputs, with
 every access tested against the memory of the argument that it was made from.
+
+Tensors are values, so a kernel may not write to its inputs. Its traced program tells what it
+writes; where that cannot be known (kernel/writes.py) it is given copies. Outputs start as zeros, so
+memory that somebody else has let go of is never handed out.
 """
 
 from __future__ import annotations
@@ -23,9 +27,12 @@ from bedplate.dtypes import DType, as_dtype, int64
 from bedplate.errors import DTypeError, KernelError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.kernel import Kernel, call, cast, i64, loop, ptr, word_float, word_int, word_pointer
+from bedplate.kernel.context import line_of
 from bedplate.kernel.values import integer_range
+from bedplate.kernel.writes import Writes, find_writes
 from bedplate.memory import Block
 from bedplate.ops.build import Value
+from bedplate.ops.custom_kernel_memory import clear, contiguous
 from bedplate.ops.record import NoGradient, Op, each_element, register
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import integers
@@ -44,7 +51,7 @@ class Output:
 
 
 def kernel_output(shape: int | Sequence[int], dtype: Any) -> object:
-    """Stand for a result among the arguments of `run_kernel`: memory that the kernel must fill.
+    """Stand for a result among the arguments of `run_kernel`: zeros that the kernel writes over.
 
     shape   sizes, or one size
     dtype   of the result; the kernel's parameter is a pointer to it
@@ -88,7 +95,10 @@ def _number(kind: str, value: Any) -> Any:
 
 def _lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None) -> None:
     attributes = node.attributes
-    whole = [_contiguous(builder, view) for view in inputs]
+    copied = _writes(attributes["kernel"]).blind
+    whole = [contiguous(builder, view, copied) for view in inputs]
+    for view in outputs:
+        clear(builder, view)
     places = {"input": whole, "output": outputs}
     words = [
         places[kind][value] if kind in places else _word(kind, value)
@@ -97,7 +107,7 @@ def _lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = N
     kernel, items = attributes["kernel"], attributes["items"]
     builder.launch(
         make_task(kernel, items is not None), words, 1 if items is None else items,
-        reads=[getattr(place, "buffer", place) for place in whole],
+        reads=[getattr(place, "buffer", place) for place in (*whole, *outputs)],
         writes=[view.buffer for view in outputs], name=kernel.name,
         nbytes=float(sum(view.size * view.dtype.itemsize for view in (*inputs, *outputs))),
     )  # fmt: skip
@@ -107,42 +117,6 @@ def _word(kind: str, value: Any) -> Any:
     if kind == "float":
         return _number(kind, value)
     return value - (1 << 64) if value >= 1 << 63 else value
-
-
-def _contiguous(builder: Any, view: Any) -> Any:
-    """The view, or a copy of it whose elements lie in order."""
-    if view.contiguous or not view.size:
-        return view
-    copied = builder.temp(view.size * view.dtype.itemsize, "contiguous")
-    words = [view, copied, *view.shape[1:], *view.strides]
-    builder.launch(
-        make_copy(language.from_dtype(view.dtype), len(view.shape)), words, view.shape[0],
-        reads=[view.buffer], writes=[copied], nbytes=2.0 * view.size * view.dtype.itemsize,
-        name="contiguous",
-    )  # fmt: skip
-    return copied
-
-
-@functools.cache
-def make_copy(element: Any, rank: int) -> Kernel:
-    """out[i, ...] = x[i, ...] for a strided x of some rank; an item is an index of axis 0."""
-
-    @language.kernel
-    def contiguous(args: ptr(i64), begin: i64, end: i64, worker: i64):
-        x, out = word_pointer(args, 0, element), word_pointer(args, 1, element)
-        sizes = [word_int(args, 2 + axis) for axis in range(rank - 1)]
-        strides = [word_int(args, 1 + rank + axis) for axis in range(rank)]
-        count = functools.reduce(lambda a, b: a * b, sizes, language.constant(i64, 1))
-        for item in loop(begin, end):
-            for place in loop(count):
-                offset, rest = item * strides[0], place
-                for axis in range(rank - 1, 0, -1):
-                    above = language.quotient(rest, sizes[axis - 1])
-                    offset = offset + (rest - above * sizes[axis - 1]) * strides[axis]
-                    rest = above
-                language.store(out + (item * count + place), language.load(x + offset))
-
-    return contiguous
 
 
 @functools.lru_cache(maxsize=256)
@@ -223,7 +197,7 @@ def _record(n_outputs: int) -> Op:
 def run_kernel(kernel: Any, *arguments: Any, items: int | None = None) -> Any:
     """Run a kernel of your own on tensors, as a lazy operation of the graph.
 
-    kernel     made by `@bp.kernel.kernel`; it may write to its outputs only, and must fill them
+    kernel     made by `@bp.kernel.kernel`; it writes to its outputs only, which start as zeros
     arguments  one for each parameter: a tensor for a pointer that is read (its elements lie in
                order, whatever view it is), `bp.kernel_output(shape, dtype)` for a pointer that is
                written, a Python number for any other
@@ -231,8 +205,10 @@ def run_kernel(kernel: Any, *arguments: Any, items: int | None = None) -> Any:
                of range(items), which may run at the same time; leave these two out
     returns    a tensor, or a tuple of them for several outputs. There is no gradient: call it in
                the forward of a `bp.Operation` that has one.
-    raises     KernelError, DTypeError where an argument does not fit; with config.check at once a
-               KernelBoundsError for an access outside an argument
+    raises     KernelError, DTypeError where an argument does not fit, a tensor is bound to a
+               pointer that the kernel writes, or an output to one that it never does; with
+               config.check at once a KernelBoundsError for an access outside an argument
+    cost       of its own, and of setting the outputs to zero
     >>> import bedplate as bp
     >>> from bedplate.kernel import f32, i64, kernel, load, loop, ptr, store
     >>> @kernel
@@ -261,6 +237,7 @@ def run_kernel(kernel: Any, *arguments: Any, items: int | None = None) -> Any:
     if not tensors or not results:
         missing = "bp.kernel_output(shape, dtype)" if tensors else "a tensor"
         raise KernelError(f"run_kernel {kernel.name}: {missing} is missing among the arguments")
+    _check_writes(kernel, arguments)
     attributes = {
         "kernel": kernel, "arguments": tuple(written), "results": tuple(results), "items": items
     }  # fmt: skip
@@ -308,6 +285,38 @@ def _check_kernel(kernel: Any, arguments: tuple[Any, ...], items: int | None) ->
         raise KernelError(
             f"{head}: {len(arguments)} arguments for {len(names)} parameters\n  ({wanted})"
         )
+
+
+@functools.lru_cache(maxsize=256)
+def _writes(kernel: Kernel) -> Writes:
+    """What a kernel writes."""
+    return find_writes(kernel.ir)
+
+
+def _check_writes(kernel: Kernel, arguments: tuple[Any, ...]) -> None:
+    """raises KernelError unless the kernel writes its outputs, and none of its inputs"""
+    writes = _writes(kernel)
+    for place, (name, argument) in enumerate(zip(kernel.parameters, arguments, strict=False)):
+        store = writes.stores.get(place)
+        if isinstance(argument, Output):
+            if store is None and not writes.blind:
+                raise KernelError(
+                    f"run_kernel {kernel.name}: an output is bound to {name}, which the kernel "
+                    f"never writes\n  it writes {_names(kernel, writes)}\n"
+                    "  give a tensor for what is read, bp.kernel_output for what is written"
+                )
+        elif store is not None and hasattr(argument, "_apply"):
+            refuse(
+                KernelError, f"run_kernel {kernel.name}",
+                f"an input is bound to {name}, which the kernel writes: {store[0]} at "
+                f"{line_of(store[1])}",
+                {name: argument}, "tensors are values: bind bp.kernel_output(shape, dtype) there",
+            )  # fmt: skip
+
+
+def _names(kernel: Kernel, writes: Writes) -> str:
+    names = list(kernel.parameters)
+    return ", ".join(names[place] for place in sorted(writes.stores)) or "nothing"
 
 
 def _check_pointer(kernel: Kernel, name: str, type_: Any, given: Any) -> None:
