@@ -100,7 +100,12 @@ class Epilogue:
 
 @dataclass(slots=True, eq=False)
 class Launch:
-    """One task kernel over `items` work items; see the head of this file."""
+    """One task kernel over `items` work items; see the head of this file.
+
+    flops      the arithmetic that the cost of the op's record counts, for whoever reads a rate
+    weight_ns  for the scheduler: what it takes on one core, measured, where flops and nbytes
+               do not tell; 0: they do
+    """
 
     kernel: Any
     words: list[Any]
@@ -110,6 +115,7 @@ class Launch:
     flops: float = 0.0
     nbytes: float = 0.0
     name: str = ""
+    weight_ns: float = 0.0
     shared: bool = False  # writes its own region of a buffer that others write beside it
     checks: bool = False  # it may write to the error record
     in_place: list[tuple[BufferRef, BufferRef]] = field(default_factory=list)
@@ -153,6 +159,7 @@ class PlanBuilder:
         flops: float = 0.0,
         nbytes: float = 0.0,
         name: str = "",
+        weight_ns: float = 0.0,
     ) -> Launch:
         """Enter one launch. Words are View (its first element), BufferRef, int or float."""
         for word in words:
@@ -161,6 +168,7 @@ class PlanBuilder:
         entry = Launch(
             kernel, list(words), int(items), [*reads, *self._epilogue_reads], list(writes),
             float(flops), float(nbytes), name or getattr(kernel, "name", "kernel"),
+            float(weight_ns),
         )  # fmt: skip
         entry.origin = self._origin
         self.launches.append(entry)

@@ -281,7 +281,9 @@ def _projections(groups: list[Group], roots: list[Node]) -> dict[Node, dict[int,
 def _task(launch: Launch) -> Task:
     words = [_word(word) for word in launch.words]
     compiled = launch.kernel.compile()
-    return Task(compiled, words, launch.items, launch.name, launch.flops, launch.nbytes)
+    return Task(
+        compiled, words, launch.items, launch.name, launch.flops, launch.nbytes, launch.weight_ns
+    )
 
 
 def _word(word: Any) -> Any:

@@ -45,7 +45,9 @@ class Task:
     compiled   kernel (args: ptr(i64), begin: i64, end: i64, worker: i64)
     words      its args: numbers (a float as the bits of a float64), and slots
     flops      arithmetic of the whole task; with nbytes it decides who runs it
-    nbytes     memory traffic of the whole task; both 0: not known
+    nbytes     memory traffic of the whole task
+    weight_ns  what the whole task takes on one core, where the rates of arithmetic and memory
+               do not tell; all three 0: not known
     """
 
     compiled: Any
@@ -54,15 +56,16 @@ class Task:
     name: str = ""
     flops: float = 0.0
     nbytes: float = 0.0
+    weight_ns: float = 0.0
 
     @property
     def cost_ns(self) -> int:
         """About what the task takes on one core."""
         if self.items <= 0:
             return 0
-        if not self.flops and not self.nbytes:
+        if not self.flops and not self.nbytes and not self.weight_ns:
             return UNKNOWN_NS
-        return int(max(self.flops / FLOPS_PER_NS, self.nbytes / BYTES_PER_NS))
+        return int(max(self.weight_ns, self.flops / FLOPS_PER_NS, self.nbytes / BYTES_PER_NS))
 
     def n_chunks(self, n_workers: int) -> int:
         """Into how many chunks the items are cut: enough to balance, each worth taking."""

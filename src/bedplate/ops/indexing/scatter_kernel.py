@@ -110,6 +110,7 @@ def _enter(builder: Any, inputs: Any, outputs: Any, join: str) -> None:
             1,
             reads=[indices.buffer, rows.buffer],
             writes=[out.buffer],
+            flops=float(count * width),
             nbytes=float(8 * count + (2 * count + n_rows) * width * rows.dtype.itemsize),
             name=f"scatter_{join}",
         )

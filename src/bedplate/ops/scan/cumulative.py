@@ -126,7 +126,9 @@ LOGCUMSUMEXP = register(
         reference=in_float64(lambda x: np.logaddexp.accumulate(x, axis=1)),
         gradient=logcumsumexp_gradient,
         cost=each_element(60, "about 60 flops an element; input twice, output once"),
-        lower=lowering(Scan("logcumsumexp", lambda t: (-math.inf,), _log_add, flops=60.0)),
+        lower=lowering(
+            Scan("logcumsumexp", lambda t: (-math.inf,), _log_add, flops=60.0, lane_ns=15.0)
+        ),
         dtypes=FLOATS,
         samples=scan_samples(
             rough(lambda r: [np.array([[-np.inf, -np.inf, 0, 1], [900, 1, -900, 900]])], "far")

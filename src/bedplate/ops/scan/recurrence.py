@@ -49,7 +49,8 @@ LINEAR_RECURRENCE = register(
                 lambda t: (1, 0),
                 lambda x, y: (x[0] * y[0], y[0] * x[1] + y[1]),
                 blocked=False,
-                flops=3.0,
+                flops=2.0,
+                lane_ns=0.4,
             )
         ),
         dtypes=NUMBERS + COMPLEX,

@@ -11,6 +11,7 @@ the bits never depend on threads.
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from bedplate.kernel import (
     word_pointer,
     zeros,
 )
-from bedplate.ops.build import Value, as_type, as_values, promoted
+from bedplate.ops.build import Value, as_type, as_values, is_index, is_number, promoted
 from bedplate.ops.indexing.gather import sum_rows
 from bedplate.ops.pointwise.arithmetic import divide, multiply, subtract
 from bedplate.ops.pointwise.comparison import (
@@ -55,6 +56,8 @@ from bedplate.ops.sorting.searchsorted import searchsorted
 BLOCK = 65536
 MOST_COUNTERS = 1 << 20  # of all blocks: beyond it they cost more than they save
 LANES = 8
+# an index, measured on one core of an AMD EPYC with AVX-512: 1.5 ns for 100 bins, 3.4 for 100 000
+COUNT_NS = 2.0
 
 
 def _infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
@@ -74,8 +77,8 @@ def _lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = N
     parts = builder.temp(blocks * n_bins * 8, "counts")
     builder.launch(
         count_block, [index, index.strides[0], count, size, n_bins, parts], blocks,
-        reads=[index.buffer], writes=[parts], nbytes=8.0 * count, flops=50.0 * count,
-        name="count_block",
+        reads=[index.buffer], writes=[parts], nbytes=8.0 * count, flops=float(count),
+        name="count_block", weight_ns=COUNT_NS * count,
     )  # fmt: skip
     builder.launch(
         add_counts, [parts, blocks, n_bins, out], -(-n_bins // LANES),
@@ -156,7 +159,8 @@ def bincount(x: Value, weights: Value | None = None, minlength: int = 0) -> Valu
     minlength  the result is at least so long
     returns    (max(x) + 1,): int64, or the dtype of the weights; the gradient of a weight is that
                of its sum
-    raises     ValueError for a negative element; CaptureError within jit
+    raises     ValueError for a negative element; ShapeError for more than one axis; DTypeError for
+               what is no integer; CaptureError within jit
     >>> import bedplate as bp
     >>> bp.bincount(bp.tensor([0, 3, 3])).tolist()
     [1, 0, 0, 2]
@@ -179,9 +183,12 @@ def bincount(x: Value, weights: Value | None = None, minlength: int = 0) -> Valu
 def _edges(name: str, x: Value, bins: Any, limits: Any) -> Value:
     """The edges of the bins, as floats."""
     dtype = x.dtype if x.dtype.is_float else float64
-    if not isinstance(bins, int):
+    if not is_index(bins):
+        if is_number(bins):
+            raise TypeError(f"{name}: the number of bins is an integer, got {bins!r}")
         edges = bins if hasattr(bins, "_apply") else x._lift(np.asarray(bins))
         return _checked_edges(name, edges)
+    bins = operator.index(bins)
     if bins < 1:
         raise ValueError(f"{name}: the number of bins must be positive, got {bins}")
     low, high = _limits(name, x, limits)
@@ -200,6 +207,8 @@ def _checked_edges(name: str, edges: Value) -> Value:
 def _limits(name: str, x: Value, limits: Any) -> tuple[float, float]:
     """The ends of the first and the last bin."""
     if limits is not None:
+        if np.shape(limits) != (2,):
+            raise ValueError(f"{name}: the range is a pair (low, high), got {limits!r}")
         low, high = (float(limit) for limit in limits)
         if low > high:
             raise ValueError(f"{name}: the range {limits} falls")

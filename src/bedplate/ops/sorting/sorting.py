@@ -20,7 +20,7 @@ from bedplate.ops.build import Value, normalised_axis
 from bedplate.ops.elementwise import ANY, NARROW_FLOATS
 from bedplate.ops.indexing.gather import TAKE
 from bedplate.ops.pointwise.arithmetic import add, multiply
-from bedplate.ops.record import NoGradient, Op, Sample, apply, each_element, register
+from bedplate.ops.record import Cost, NoGradient, Op, Sample, apply, each_element, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import bools, floats, integers, mixed, rough
 from bedplate.ops.shape.creation import index_along
@@ -111,6 +111,10 @@ def _lower_sort(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: An
     lower_sort(builder, inputs[0], outputs[0], node.attributes["descending"], indexed)
 
 
+def _placings(inputs: Any, output: Any, attributes: Attributes) -> float:
+    return float(math.prod(inputs[0].shape) * inputs[0].dtype.itemsize)
+
+
 SORT = register(
     Op(
         "sort",
@@ -118,7 +122,7 @@ SORT = register(
         _rule("sort"),
         reference=lambda x, *, descending: np.take_along_axis(x, _order(x, descending), 1),
         gradient=sort_gradient,
-        cost=each_element(8, "a pass for each 8 bits: 1 read and 1 write of the row"),
+        cost=Cost("1 placing an element and 8 bits; each pass reads and writes the row", _placings),
         lower=_lower_sort,
         dtypes=ANY,
         samples=_SAMPLES,
@@ -133,7 +137,7 @@ ARGSORT = register(
         _rule("argsort", int64),
         reference=_order,
         gradient=NoGradient("places are integers"),
-        cost=each_element(8, "a pass for each 8 bits: 1 read and 1 write of the row"),
+        cost=Cost("1 placing an element and 8 bits; each pass reads and writes the row", _placings),
         lower=_lower_sort,
         dtypes=ANY,
         samples=_SAMPLES,
@@ -160,7 +164,7 @@ TOP_K = register(
         _top_k_infer,
         reference=lambda x, *, k, descending: _order(x, descending)[:, :k],
         gradient=NoGradient("places are integers"),
-        cost=each_element(10, "about 1 read of the input, and a sort of what is chosen"),
+        cost=each_element(1, "about 1 comparison an element, and a sort of what is chosen"),
         lower=_lower_top_k,
         dtypes=ANY,
         samples=(
@@ -278,6 +282,7 @@ def kthvalue(x: Value, k: int, axis: int = -1, keepdims: bool = False) -> Chosen
     """The k-th smallest element along an axis, counted from 1, and its place.
 
     x        bools or real numbers; NaN counts as the greatest
+    k        from 1 to the size of the axis
     axis     `dim` and `keepdim` work too
     returns  (values, indices), without the axis or with size 1
     raises   ShapeError for an axis that does not exist or a k that does not fit
