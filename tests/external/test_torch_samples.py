@@ -89,8 +89,9 @@ OURS: dict[str, Callable[..., Any]] = {
         x.moveaxis((dim1, dim2), (-2, -1)), offset=offset
     ),
     "linalg.lstsq": lambda a, b, driver=None, **named: bp.linalg.lstsq(a, b, **named),
-    "linalg.matrix_norm": lambda x, ord="fro", dim=(-2, -1), keepdim=False, **named: (
-        bp.linalg.norm(x, ord, dim, keepdim)  # which calls ours for two axes
+    # through `norm`, which calls it for any two axes
+    "linalg.matrix_norm": lambda x, ord="fro", dim=(-2, -1), keepdim=False, **named: bp.linalg.norm(
+        x, ord, dim, keepdim
     ),
     "lt": bp.less,
     "movedim": bp.moveaxis,

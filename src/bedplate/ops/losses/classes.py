@@ -184,14 +184,14 @@ def as_targets(
     what    how the function calls them
     shape   that they have instead of that of x
     """
-    shape = x.shape if shape is None else shape
+    wanted_shape: Shape = x.shape if shape is None else shape
     if is_number(target):
-        return full(x, shape, target, x.dtype)
+        return full(x, wanted_shape, target, x.dtype)
     target = as_values(op, (x, target))[1]
-    if target.shape != shape:
+    if target.shape != wanted_shape:
         refuse(
             ShapeError, op, "the shapes differ", {"x": x, what: target},
-            f"expected {shape}: a loss does not broadcast, bp.broadcast_to({what}, {shape}) does",
+            f"expected {wanted_shape}: a loss does not broadcast; bp.broadcast_to does",
         )  # fmt: skip
     return target
 
