@@ -12,7 +12,7 @@ import pytest
 
 import bedplate as bp
 import bedplate.nn.functional as F
-from bedplate.errors import DTypeError
+from bedplate.errors import DTypeError, ShapeError
 from bedplate.ops.public import OTHER_WORDS, VALUES
 
 SPACES = {
@@ -159,3 +159,73 @@ def test_an_error_inside_a_function_that_was_given_keeps_its_name() -> None:
 
     with pytest.raises(IndexError, match=r"^vector_norm: axis 7"):
         F.triplet_margin_with_distance_loss(X, X, X, distance_function=distance)
+
+
+SMALL = bp.tensor([1, 2], dtype=bp.uint8)
+MASK = bp.tensor([True, False])
+PLACE = bp.tensor([0])
+TAKES_A_NUMBER = {
+    "full": lambda y, v: bp.full((2,), v, dtype=y.dtype),
+    "full_like": bp.full_like,
+    "pad": lambda y, v: bp.pad(y, 1, v),
+    "masked_fill": lambda y, v: bp.masked_fill(y, MASK, v),
+    "scatter": lambda y, v: bp.scatter(y, 0, PLACE, v),
+    "scatter_add": lambda y, v: bp.scatter_add(y, 0, PLACE, v),
+    "scatter_reduce": lambda y, v: bp.scatter_reduce(y, 0, PLACE, v, "sum"),
+    "put_along_axis": lambda y, v: bp.put_along_axis(y, PLACE, v, 0),
+    "index_fill": lambda y, v: bp.index_fill(y, 0, PLACE, v),
+    "index_put": lambda y, v: bp.index_put(y, (PLACE,), v),
+    "index_add": lambda y, v: bp.index_add(y, 0, PLACE, y[:1], alpha=v),
+    "threshold": lambda y, v: F.threshold(y, 1, v),
+    "diff": lambda y, v: bp.diff(y, prepend=v),
+}
+
+
+@pytest.mark.parametrize("name", TAKES_A_NUMBER)
+def test_a_number_neither_wraps_nor_is_cut(name: str) -> None:
+    call = TAKES_A_NUMBER[name]
+    with pytest.raises(DTypeError, match=rf"^{name}: the Python number 300 does not fit uint8 \(0"):
+        call(SMALL, 300)
+    with pytest.raises(DTypeError, match=rf"^{name}: the Python number 1.5 does not fit int64"):
+        call(SMALL.astype(bp.int64), 1.5)
+    with pytest.raises(DTypeError, match=rf"^{name}: the Python integer of 1329 bits does not fit"):
+        call(bp.ones(2), 10**400)
+    assert call(SMALL, 255).dtype is bp.uint8
+    assert call(SMALL, 1.0).dtype is bp.uint8
+
+
+def test_a_shift_count_is_an_integer() -> None:
+    with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
+        bp.tensor([1, 2]) << 1.5
+
+
+N = np.int64
+ROWS = bp.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+TAKES_AN_INDEX = {
+    "histogram": lambda i: bp.histogram(ROWS, bins=i(3)),
+    "split": lambda i: bp.split(ROWS, i(1)),
+    "tensordot": lambda i: bp.tensordot(ROWS, ROWS, axes=i(2)),
+    "fftn": lambda i: bp.fft.fftn(ROWS, axes=i(1)),
+    "layer_norm": lambda i: F.layer_norm(ROWS, i(3)),
+    "norm": lambda i: bp.linalg.norm(ROWS, axis=i(1), ord=1),
+    "sum": lambda i: bp.sum(ROWS, axis=i(1)),
+    "squeeze": lambda i: bp.squeeze(ROWS[:1], i(0)),
+    "roll": lambda i: bp.roll(ROWS, i(1), axis=i(1)),
+    "concat": lambda i: bp.concat([ROWS, ROWS], axis=i(1)),
+}
+
+
+@pytest.mark.parametrize("name", TAKES_AN_INDEX)
+def test_an_index_is_whatever_stands_for_an_integer(name: str) -> None:
+    call = TAKES_AN_INDEX[name]
+    got, wanted = call(N), call(int)
+    several = isinstance(got, tuple)
+    for one, other in zip(got, wanted, strict=True) if several else [(got, wanted)]:
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    with pytest.raises((TypeError, ShapeError), match=rf"^{name}: .*(integer|axes=2.0)"):
+        call(float)
+
+
+def test_axes_in_an_array() -> None:
+    assert bp.sum(ROWS, axis=np.array([0, 1])).item() == 21
+    assert bp.kernel_output(N(3), bp.float32).shape == (3,)

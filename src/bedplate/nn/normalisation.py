@@ -14,13 +14,10 @@ from bedplate.nn import functional
 from bedplate.nn.module import Module
 from bedplate.nn.parameter import Parameter
 from bedplate.nn.wrapped import Wrapped
+from bedplate.ops.build import several
 from bedplate.tensor import Tensor, no_grad, ones, zeros
 
 Rows = int | Sequence[int]
-
-
-def _several(sizes: Rows) -> tuple[int, ...]:
-    return (sizes,) if isinstance(sizes, int) else tuple(sizes)
 
 
 class RMSNorm(Module):
@@ -41,7 +38,7 @@ class RMSNorm(Module):
         self, normalized_shape: Rows, eps: float | None = None, elementwise_affine: bool = True,
         dtype: DType = float32,
     ) -> None:  # fmt: skip
-        self.normalized_shape, self.eps = _several(normalized_shape), eps
+        self.normalized_shape, self.eps = several(normalized_shape), eps
         weight = Parameter(ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
         self.weight = weight
 
@@ -70,7 +67,7 @@ class LayerNorm(Module):
         self, normalized_shape: Rows, eps: float = 1e-5, elementwise_affine: bool = True,
         bias: bool = True, dtype: DType = float32,
     ) -> None:  # fmt: skip
-        self.normalized_shape, self.eps = _several(normalized_shape), eps
+        self.normalized_shape, self.eps = several(normalized_shape), eps
         shape = self.normalized_shape
         self.weight = Parameter(ones(shape, dtype=dtype)) if elementwise_affine else None
         self.bias = Parameter(zeros(shape, dtype=dtype)) if elementwise_affine and bias else None

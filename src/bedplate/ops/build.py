@@ -164,6 +164,32 @@ def sum_to(value: Value, shape: Shape) -> Value:
     return value.sum(axis=axes, keepdims=True).reshape(shape)
 
 
+def is_index(given: Any) -> bool:
+    """Whether it is one integer: Python's, NumPy's, or whatever stands for one."""
+    if type(given) is int:
+        return True
+    if hasattr(given, "_apply"):
+        return False
+    try:
+        operator.index(given)
+    except TypeError:
+        return False
+    return True
+
+
+def several(given: Any) -> tuple[int, ...]:
+    """One integer, or several in a sequence or an array, as a tuple.
+
+    raises TypeError if it is neither
+    """
+    try:
+        if is_index(given):
+            return (operator.index(given),)
+        return tuple(operator.index(each) for each in given)
+    except TypeError:
+        raise TypeError(f"expected an integer or several, got {given!r:.80}") from None
+
+
 def normalised_axis(op: str, axis: int, ndim: int, value: Any = None) -> int:
     """`axis` counted from the front.
 
@@ -192,7 +218,7 @@ def normalised_axes(op: str, axis: int | tuple[int, ...] | None, value: Any) -> 
         return tuple(range(ndim))
     if type(axis) is int and -ndim <= axis < ndim:
         return (axis % ndim,)
-    given = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+    given = several(axis)
     axes = sorted(normalised_axis(op, a, ndim, value) for a in given)
     if len(set(axes)) != len(axes):
         refuse_inputs(ShapeError, op, f"axes {given} name one axis twice", (value,))

@@ -31,7 +31,7 @@ from bedplate.kernel.context import line_of
 from bedplate.kernel.values import integer_range
 from bedplate.kernel.writes import Writes, find_writes
 from bedplate.memory import Block
-from bedplate.ops.build import Value
+from bedplate.ops.build import Value, several
 from bedplate.ops.custom_kernel_memory import clear, contiguous
 from bedplate.ops.record import NoGradient, Op, each_element, register
 from bedplate.ops.refusal import refuse
@@ -60,8 +60,8 @@ def kernel_output(shape: int | Sequence[int], dtype: Any) -> object:
     >>> bp.kernel_output((2, 3), bp.float32).shape
     (2, 3)
     """
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    if any(type(size) is not int or size < 0 for size in sizes):
+    sizes = several(shape)
+    if any(size < 0 for size in sizes):
         raise ShapeError(f"kernel_output: {shape!r} is no shape\n  expected integers from 0 on")
     return Output(sizes, as_dtype(dtype))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.dtypes import ALL, COMPLEX, DType, rounded
+from bedplate.dtypes import ALL, COMPLEX, INTEGERS, DType, rounded
 from bedplate.errors import DTypeError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node, Shape
 from bedplate.ops.record import NoGradient, Op, Sample, register
@@ -62,6 +62,8 @@ IOTA = register(
     )
 )
 
+# the integers that a dtype holds
+LIMITS = {d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in INTEGERS}
 # at most this many constants are shared; a training loop uses a few dozen
 CACHE_SIZE = 4096
 _cache: dict[tuple[Any, ...], Node] = {}
@@ -71,15 +73,10 @@ def constant(value: Scalar | complex, dtype: DType, device: Any) -> Node:
     """The node of a Python number; equal constants share one node.
 
     value   real; converted to the kind of dtype
-    raises  DTypeError for a complex number
+    raises  DTypeError for a complex number, and for what the dtype does not hold: it is neither
+            cut nor does it wrap
     """
-    kind = dtype.kind
-    if isinstance(value, complex):
-        raise DTypeError(
-            f"the complex number {value} does not become {dtype}\n"
-            "  give its real part, or a complex dtype"
-        )
-    value = float(value) if kind == "f" else bool(value) if kind == "b" else int(value)
+    value = fitting(value, dtype)
     found = _cache.get((value, dtype))
     # one that somebody read holds memory by now, and is no plain number for the compiler
     shared = found is not None and found.block is None and found.device == device
@@ -89,6 +86,38 @@ def constant(value: Scalar | complex, dtype: DType, device: Any) -> Node:
     if len(_cache) < CACHE_SIZE and value == value:
         _cache[value, dtype] = node
     return node
+
+
+def fitting(value: Scalar | complex, dtype: DType) -> Any:
+    """A number as the Python number that stands for it in a dtype.
+
+    raises  DTypeError for one that an integer dtype does not hold, and a complex one for a real
+            dtype
+    """
+    kind = dtype.kind
+    if kind == "c":
+        return complex(value)
+    if isinstance(value, complex):
+        raise DTypeError(
+            f"the complex number {value} does not become {dtype}\n"
+            "  give its real part, or a complex dtype"
+        )
+    if kind == "f":
+        try:
+            return float(value)
+        except OverflowError:
+            bits = int(value).bit_length()
+            raise DTypeError(f"the Python integer of {bits} bits does not fit a float") from None
+    if kind == "b":
+        return bool(value)
+    least, greatest = LIMITS[dtype]
+    number = int(value) if least <= value <= greatest else None
+    if number is None or number != value:
+        raise DTypeError(
+            f"the Python number {value} does not fit {dtype} ({least} to {greatest}); "
+            "cast the tensor first"
+        )
+    return number
 
 
 def _same_sign(found: Node, value: Scalar) -> bool:

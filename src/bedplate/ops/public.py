@@ -17,6 +17,8 @@ from bedplate.ops.record import REGISTRY, refuse_foreign
 
 OTHER_WORDS = {"dim": "axis", "keepdim": "keepdims"}  # PyTorch's, and ours
 KNOWN: set[str] = set()  # the names of all that is public
+# how messages of Python, of constants and of several() begin, which know of no op
+NAMELESS = ("'", "the Python", "the complex", "expected an integer or several")
 Function = TypeVar("Function", bound=Callable[..., Any])
 VALUES = ("Value", "Value | None", "Tensor", "Tensor | None")  # annotations of what is a tensor
 
@@ -75,6 +77,8 @@ def _rename(error: Exception, name: str) -> None:
     Only once: a function that the user gave to another has told its own name.
     """
     said = error.args[0] if error.args and isinstance(error.args[0], str) else ""
+    if isinstance(error, TypeError) and said.startswith(NAMELESS):
+        said = f"{name}: {said}"
     op, colon, rule = said.partition(": ")
     if colon and (op in REGISTRY or op in KNOWN) and not hasattr(error, "called"):
         error.args = (f"{name}: {rule}", *error.args[1:])

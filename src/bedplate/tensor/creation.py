@@ -170,6 +170,7 @@ def full(
     dtype       by default that of the value: bool, int64, float32, complex64 for Python's
     shape       sizes, a tuple or one integer
     returns     the shape; lazy: it takes no memory before somebody needs it
+    raises      DTypeError if an integer dtype does not hold the number
     >>> import bedplate as bp
     >>> bp.full((2,), 7).tolist()
     [7, 7]
@@ -179,7 +180,11 @@ def full(
     if isinstance(fill_value, Tensor):
         filled = asarray(fill_value, wanted, device).broadcast_to(sizes)
         return filled.requires_grad_() if requires_grad else filled
-    return _made(creation.full(_like(device, wanted), sizes, fill_value, wanted), requires_grad)
+    try:
+        result = creation.full(_like(device, wanted), sizes, fill_value, wanted)
+    except DTypeError as error:
+        raise DTypeError(f"full: {error}") from None
+    return _made(result, requires_grad)
 
 
 def zeros(

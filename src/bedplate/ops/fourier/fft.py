@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 
 from bedplate.errors import DTypeError, ShapeError
-from bedplate.ops.build import Value, normalised_axes, normalised_axis, number
+from bedplate.ops.build import Value, normalised_axes, normalised_axis, number, several
 from bedplate.ops.complex_numbers.parts import complex_, conj
 from bedplate.ops.fourier.records import ADJOINT, FFTN, FFTN_OF_REAL, IRFFT, RFFT
 from bedplate.ops.host import widened
@@ -67,7 +67,7 @@ def _several(
     if axes is None:
         given = tuple(range(ndim)) if s is None else tuple(range(-len(s), 0))
     else:
-        given = (axes,) if isinstance(axes, int) else tuple(axes)
+        given = several(axes)
     normalised_axes(name, given, x)  # each is there, none twice
     places = tuple(normalised_axis(name, axis, ndim, x) for axis in given)
     if s is None:
@@ -293,5 +293,4 @@ def ifftshift(x: Value, /, *, axes: Axes | None = None) -> Value:
 
 
 def _shifted(name: str, x: Value, axes: Axes | None) -> tuple[int, ...]:
-    given = axes if axes is None or isinstance(axes, int) else tuple(axes)
-    return normalised_axes(name, given, x)
+    return normalised_axes(name, axes, x)

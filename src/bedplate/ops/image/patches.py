@@ -14,12 +14,12 @@ from typing import Any
 
 from bedplate.errors import ShapeError
 from bedplate.graph.node import Shape
-from bedplate.ops.build import Value, normalised_axes
+from bedplate.ops.build import Value, normalised_axes, several
 from bedplate.ops.convolution.windows import batched, per_axis, unbatched, window_count
 from bedplate.ops.pointwise.arithmetic import add
 from bedplate.ops.refusal import refuse
 from bedplate.ops.shape.regions import concat, narrow, pad, placed, region_stops, slice_
-from bedplate.ops.shape.views import expand_dims, reshape, several
+from bedplate.ops.shape.views import expand_dims, reshape
 
 Sizes = int | Sequence[int]
 
@@ -148,8 +148,8 @@ def sliding_window_view(x: Value, window_shape: Sizes, axis: Any = None) -> Valu
     >>> bp.sliding_window_view(bp.tensor([1, 2, 3, 4]), 2).tolist()
     [[1, 2], [2, 3], [3, 4]]
     """
-    sizes = tuple(several(window_shape))
-    axes = tuple(range(len(x.shape))) if axis is None else tuple(several(axis))
+    sizes = several(window_shape)
+    axes = tuple(range(len(x.shape))) if axis is None else several(axis)
     if len(axes) != len(sizes):
         refuse(ShapeError, "sliding_window_view", f"{len(sizes)} sizes for {len(axes)} axes",
                {"x": x})  # fmt: skip

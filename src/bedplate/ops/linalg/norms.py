@@ -14,7 +14,15 @@ import numpy as np
 from bedplate.dtypes import FLOATS, float32, float64
 from bedplate.errors import ShapeError
 from bedplate.graph.node import Attributes, Shape
-from bedplate.ops.build import Value, as_type, normalised_axes, normalised_axis, number, promoted
+from bedplate.ops.build import (
+    Value,
+    as_type,
+    normalised_axes,
+    normalised_axis,
+    number,
+    promoted,
+    several,
+)
 from bedplate.ops.complex_numbers.parts import as_real
 from bedplate.ops.elementwise import widened as widened_reference
 from bedplate.ops.linalg.solving import inv
@@ -252,7 +260,7 @@ def norm(
     if ord is None:
         return vector_norm(x, axis=axis, keepdims=keepdims, accumulate=accumulate)
     given = tuple(range(len(x.shape))) if axis is None else axis
-    axes = (given,) if isinstance(given, int) else tuple(given)
+    axes = several(given)
     if len(axes) == 1:
         return vector_norm(x, axis=axes, keepdims=keepdims, ord=ord, accumulate=accumulate)
     if len(axes) != 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +12,10 @@ from bedplate.ops.build import (
     as_type,
     as_values,
     broadcast_shapes,
+    is_index,
     normalised_axis,
     promoted,
+    several,
 )
 from bedplate.ops.complex_numbers.parts import conj
 from bedplate.ops.linalg.einsum import contract
@@ -40,7 +43,8 @@ def tensordot(x1: Value, x2: Value, /, *, axes: Any = 2) -> Value:
     """
     x1, x2 = promoted("tensordot", (x1, x2))
     named = {"x1": x1, "x2": x2}
-    if isinstance(axes, int):
+    if is_index(axes):
+        axes = operator.index(axes)
         if not 0 <= axes <= min(len(x1.shape), len(x2.shape)):
             refuse(ShapeError, "tensordot", f"there are not {axes} axes to sum over", named)
         first = list(range(len(x1.shape) - axes, len(x1.shape)))
@@ -65,10 +69,10 @@ def tensordot(x1: Value, x2: Value, /, *, axes: Any = 2) -> Value:
 
 
 def _axes(given: Any, x: Value) -> list[int]:
-    axes = [given] if isinstance(given, int) else list(given)
+    axes = several(given)
     found = [normalised_axis("tensordot", axis, len(x.shape), x) for axis in axes]
     if len(set(found)) < len(found):
-        refuse(ShapeError, "tensordot", f"axes {axes} name one axis twice", {"x": x})
+        refuse(ShapeError, "tensordot", f"axes {list(axes)} name one axis twice", {"x": x})
     return found
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from typing import Any
 
 import numpy as np
 
 from bedplate.dtypes import int64
 from bedplate.errors import DTypeError, ShapeError
-from bedplate.ops.build import Value, as_type
+from bedplate.ops.build import Value, as_type, is_index
 from bedplate.ops.indexing.gather import take_along_axis
 from bedplate.ops.losses.classes import check_reduction, reduced_loss
 from bedplate.ops.losses.ctc_paths import ctc_paths
@@ -76,8 +77,8 @@ def _mean(loss: Value, lengths: Value) -> Value:
 
 def _lengths(like: Value, lengths: Any, count: int) -> Value:
     """(count,) int64."""
-    if isinstance(lengths, int):
-        lengths = [lengths] * count
+    if is_index(lengths):
+        lengths = [operator.index(lengths)] * count
     if not hasattr(lengths, "_apply"):
         lengths = like._lift(np.asarray(lengths, np.int64))
     if not lengths.dtype.is_integer or lengths.shape not in ((count,), (1,), ()):

@@ -14,7 +14,7 @@ import numpy as np
 
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Shape
-from bedplate.ops.build import Value, as_type, number, without_gradient
+from bedplate.ops.build import Value, as_type, number, several, without_gradient
 from bedplate.ops.linalg.norms import vector_norm
 from bedplate.ops.normalisation import norms
 from bedplate.ops.normalisation.norms import moments, standardise
@@ -221,18 +221,18 @@ def group_norm(
 
 def _as_rows(op: str, x: Value, normalized_shape: Rows, **rest: Value | None) -> list[Any]:
     """x with its last axes joined to one, and the others likewise; all are checked."""
-    several = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    if not several or tuple(x.shape[len(x.shape) - len(several) :]) != several:
-        refuse(ShapeError, op, f"normalized_shape {several} does not fit", {"x": x},
+    sizes = several(normalized_shape)
+    if not sizes or tuple(x.shape[len(x.shape) - len(sizes) :]) != sizes:
+        refuse(ShapeError, op, f"normalized_shape {sizes} does not fit", {"x": x},
                "expected the last sizes of x")  # fmt: skip
     for name, value in rest.items():
-        if value is not None and tuple(value.shape) != several:
+        if value is not None and tuple(value.shape) != sizes:
             refuse(ShapeError, op, f"the {name} does not fit", {"x": x, name: value},
-                   f"expected shape {several}")  # fmt: skip
-    if len(several) == 1:
+                   f"expected shape {sizes}")  # fmt: skip
+    if len(sizes) == 1:
         return [x, *rest.values()]
-    width = math.prod(several)
-    rows = reshape(x, (*x.shape[: len(x.shape) - len(several)], width))
+    width = math.prod(sizes)
+    rows = reshape(x, (*x.shape[: len(x.shape) - len(sizes)], width))
     return [rows, *(None if v is None else reshape(v, (width,)) for v in rest.values())]
 
 

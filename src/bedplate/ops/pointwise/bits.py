@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -129,11 +130,14 @@ def _right_shift(a: Value, b: Value) -> Value:
 
 
 def _count(op: str, a: Value, b: Value) -> Value:
-    """The shift count with negative ones refused: numbers at once, values when they are run."""
+    """The shift count with negative ones refused: numbers at once, values when they are run.
+
+    raises   TypeError for a number that is no integer
+    """
     if is_number(b):
         if b < 0:
             raise ValueError(f"{op}: the count {b} is negative")
-        return min(int(b), 64)
+        return min(operator.index(b), 64)
     a, b = as_values(op, (a, b))
     if b.dtype.kind == "u" or not b.dtype.is_integer or is_number(a):
         return b
@@ -147,8 +151,8 @@ def bitwise_left_shift(a: Value, b: Value) -> Value:
     """Shift bits towards the high end: y = a * 2**b, bits that fall out are lost.
 
     a, b     integers; shapes broadcast; a count of the width or more gives 0
-    raises   ValueError for a negative number as the count; IndexError when run for a
-             negative count in a tensor
+    raises   ValueError for a negative number as the count, TypeError for one that is no integer;
+             IndexError when run for a negative count in a tensor
     >>> import bedplate as bp
     >>> bp.bitwise_left_shift(bp.tensor([1, 3]), 2).tolist()
     [4, 12]
@@ -161,8 +165,8 @@ def bitwise_right_shift(a: Value, b: Value) -> Value:
 
     a, b     integers; shapes broadcast; a count of the width or more gives 0, or -1 for
              negative a
-    raises   ValueError for a negative number as the count; IndexError when run for a
-             negative count in a tensor
+    raises   ValueError for a negative number as the count, TypeError for one that is no integer;
+             IndexError when run for a negative count in a tensor
     >>> import bedplate as bp
     >>> bp.bitwise_right_shift(bp.tensor([8, -8]), 2).tolist()
     [2, -2]

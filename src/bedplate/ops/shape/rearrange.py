@@ -6,7 +6,6 @@ All are composed of views, concatenation and choice, so their gradients come by 
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from bedplate.ops.build import (
     is_number,
     normalised_axis,
     number,
+    several,
 )
 from bedplate.ops.indexing.gather import TAKE
 from bedplate.ops.pointwise.arithmetic import subtract
@@ -28,7 +28,7 @@ from bedplate.ops.pointwise.comparison import not_equal
 from bedplate.ops.record import apply
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.shape.regions import concat, narrow
-from bedplate.ops.shape.views import Axes, as_sizes, broadcast_to, reshape, several
+from bedplate.ops.shape.views import Axes, as_sizes, broadcast_to, reshape
 
 
 def broadcast_arrays(*arrays: Value) -> tuple[Value, ...]:
@@ -87,10 +87,10 @@ def roll(x: Value, shift: Axes, axis: Axes | None = None) -> Value:
     [4, 1, 2, 3]
     """
     if axis is None:
-        by = sum(operator.index(s) for s in several(shift))
+        by = sum(several(shift))
         return reshape(_rolled(reshape(x, (math.prod(x.shape),)), by, 0), x.shape)
     axes = [normalised_axis("roll", a, len(x.shape), x) for a in several(axis)]
-    shifts = [operator.index(s) for s in several(shift)]
+    shifts = several(shift)
     shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     axes = axes * len(shifts) if len(axes) == 1 else axes
     if len(shifts) != len(axes):

@@ -16,15 +16,18 @@ from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.build import (
     Value,
+    is_index,
     normalised_axes,
     normalised_axis,
     number,
     promoted,
+    several,
 )
+from bedplate.ops.leaves import fitting
 from bedplate.ops.record import Op, apply, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats
-from bedplate.ops.shape.views import Axes, broadcast_to, expand_dims, several, squeeze
+from bedplate.ops.shape.views import Axes, broadcast_to, expand_dims, squeeze
 
 
 def slice_count(start: int, stop: int, step: int) -> int:
@@ -138,7 +141,7 @@ def flip(x: Value, axis: Axes | None = None) -> Value:
     >>> bp.flip(bp.tensor([1, 2, 3])).tolist()
     [3, 2, 1]
     """
-    axes = normalised_axes("flip", None if axis is None else tuple(several(axis)), x)
+    axes = normalised_axes("flip", None if axis is None else several(axis), x)
     axes = tuple(axis for axis in axes if x.shape[axis] > 1)
     starts = [size - 1 if axis in axes else 0 for axis, size in enumerate(x.shape)]
     stops = [-1 if axis in axes else size for axis, size in enumerate(x.shape)]
@@ -151,7 +154,7 @@ def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, .
     sizes    sizes of the pieces, or one for all
     axis     which
     returns  a tuple of pieces
-    raises   ShapeError if the sizes do not add up to the axis
+    raises   ShapeError if the sizes do not add up to the axis; ValueError for a size below 1
     cost     none: each is read where x lies
     >>> import bedplate as bp
     >>> [piece.tolist() for piece in bp.split(bp.tensor([1, 2, 3]), 2)]
@@ -159,13 +162,15 @@ def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, .
     """
     axis = normalised_axis("split", axis, len(x.shape), x)
     total = x.shape[axis]
-    if isinstance(sizes, int):
+    if is_index(sizes):
+        sizes = operator.index(sizes)
         if sizes < 1:
             raise ValueError(f"split: the size of a piece must be positive, got {sizes}")
         sizes = [min(sizes, total - start) for start in range(0, total, sizes)] or [0]
+    sizes = several(sizes)
     if sum(sizes) != total or min(sizes, default=0) < 0:
         refuse_inputs(
-            ShapeError, "split", f"sizes {tuple(sizes)} do not add up to axis {axis}", (x,),
+            ShapeError, "split", f"sizes {sizes} do not add up to axis {axis}", (x,),
             f"the axis has size {total}, the sizes add up to {sum(sizes)}",
         )  # fmt: skip
     ends = np.cumsum(sizes).tolist()
@@ -272,9 +277,8 @@ def pad(x: Value, widths: Any, value: bool | int | float = 0) -> Value:
         raise ValueError(f"pad: widths are integers and not negative, got {widths!r}")
     if not pairs.any():
         return x._alias()
-    kind = {"f": float, "b": bool, "c": complex}.get(x.dtype.kind, int)
     whole = tuple((before, after) for before, after in pairs.tolist())
-    return apply(PAD, (x,), {"widths": whole, "value": kind(value)})
+    return apply(PAD, (x,), {"widths": whole, "value": fitting(value, x.dtype)})
 
 
 def update_gradient(
@@ -383,7 +387,7 @@ def concat(values: Sequence[Value], axis: int | None = 0) -> Value:
     values   at least one; sizes equal but along the axis; dtypes are promoted
     axis     None: flatten each first
     returns  the sizes along the axis added up; the gradient of each is its part
-    raises   ShapeError if the sizes differ
+    raises   ShapeError if the sizes differ; ValueError for no value at all
     >>> import bedplate as bp
     >>> bp.concat([bp.tensor([1]), bp.tensor([2, 3])]).tolist()
     [1, 2, 3]
@@ -405,7 +409,7 @@ def stack(values: Sequence[Value], axis: int = 0) -> Value:
     values   at least one; shapes equal; dtypes are promoted
     axis     the place of the new axis in the result
     returns  shape of each, with the number of values put in
-    raises   ShapeError if the shapes differ
+    raises   ShapeError if the shapes differ; ValueError for no value at all
     >>> import bedplate as bp
     >>> bp.stack([bp.tensor([1, 2]), bp.tensor([3, 4])], axis=1).tolist()
     [[1, 3], [2, 4]]

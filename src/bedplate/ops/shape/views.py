@@ -12,7 +12,7 @@ import numpy as np
 from bedplate.dtypes import ALL, DType
 from bedplate.errors import InternalError, ShapeError
 from bedplate.graph.node import Attributes, Shape
-from bedplate.ops.build import Value, normalised_axes, normalised_axis
+from bedplate.ops.build import Value, normalised_axes, normalised_axis, several
 from bedplate.ops.record import Op, apply, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats
@@ -214,10 +214,6 @@ def moveaxis(x: Value, source: Axes, destination: Axes) -> Value:
     return permute(x, tuple(order))
 
 
-def several(axes: Axes) -> Sequence[int]:
-    return tuple(axes) if isinstance(axes, Sequence) else (axes,)
-
-
 def matrix_transpose(x: Value) -> Value:
     """Exchange the last two axes.
 
@@ -328,7 +324,7 @@ def squeeze(x: Value, axis: Axes | None = None) -> Value:
     """
     if axis is None:
         return reshape(x, tuple(size for size in x.shape if size != 1))
-    axes = normalised_axes("squeeze", tuple(several(axis)), x)
+    axes = normalised_axes("squeeze", several(axis), x)
     for a in axes:
         if x.shape[a] != 1:
             refuse_inputs(ShapeError, "squeeze", f"axis {a} has size {x.shape[a]}, not 1", (x,))
