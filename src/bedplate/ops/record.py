@@ -100,6 +100,8 @@ class Op:
     promote     elementwise: the dtype to which inputs are cast first: "" as they are,
                 "common" what holds all, "float" the same with integers as float32, "truth"
                 bool: whether they differ from 0
+    infinities  (**attributes) -> whether an infinity that no input has means something, such as
+                the largest of nothing: `bp.detect_nan` lets it through
     dtypes      the dtypes that the first input may have; for tables and tests
     """
 
@@ -119,6 +121,7 @@ class Op:
     epilogue: bool = False
     by_parts: bool = False
     promote: str = ""
+    infinities: Callable[..., bool] | None = None
     dtypes: tuple[DType, ...] = ()
     samples: tuple[Sample, ...] = ()
     doc: str = ""

@@ -163,7 +163,9 @@ class Detector:
         finding = self._finding(_value(node), given, op.kind == "elementwise")
         if finding is None:
             return
-        if op.name in self.rules.allow or finding.produced is None:
+        told = op.infinities is not None and op.infinities(**attributes)
+        meant = told and finding.what != "NaN"
+        if meant or op.name in self.rules.allow or finding.produced is None:
             self._pass_on(node, finding, sources, op)
         else:
             raise self._produced(node, op, sources, finding)

@@ -13,6 +13,7 @@ import bedplate as bp
 from bedplate import nn
 from bedplate.devices.device import BACKENDS
 from bedplate.graph.pending import LOCAL
+from bedplate.nn import functional as F
 
 NonFiniteError = bp.errors.NonFiniteError
 DEVICES = sorted(BACKENDS)
@@ -115,6 +116,22 @@ def test_masks_of_infinities_are_no_fault() -> None:
     text = r"(?s)add: made an infinity.*at \(0, 2\) is"
     with bp.detect_nan(), pytest.raises(NonFiniteError, match=text):
         bp.add(bp.where(mask, huge, -float("inf")), huge)  # beside the mask
+
+
+def test_infinities_that_mean_nothing_was_there_are_no_fault() -> None:
+    x = bp.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    index = bp.tensor([[0, 0, 1]])
+    logits = bp.tensor(np.random.default_rng(0).normal(size=(6, 1, 4)), requires_grad=True)
+    with bp.detect_nan():
+        for reduce in ("amax", "amin"):
+            bp.scatter_reduce(x, 1, index, x, reduce, include_self=False).sum().backward()
+        bags = bp.tensor([0, 0, 1])  # the first is empty
+        F.embedding_bag(bp.tensor([0, 1]), bp.ones((2, 3)), bags, mode="max").realise()
+        chances = F.log_softmax(logits, -1)
+        labels = bp.tensor([[1, 1]]), bp.tensor([6]), bp.tensor([2])
+        F.ctc_loss(chances, *labels).backward()
+        with pytest.raises(NonFiniteError, match="scatter_reduce: made an infinity"):
+            bp.scatter_reduce(x * 1e30, 1, index, x * 1e30, "prod")
 
 
 def test_infinities_may_be_let_through() -> None:

@@ -120,6 +120,7 @@ SCATTER_REDUCE = register(
         gradient=scatter_reduce_gradient,
         cost=Cost("1 flop an element", _n_written),
         lower=lower_scatter_reduce,
+        infinities=lambda n_rows, reduce: reduce in ("amax", "amin"),  # of nothing
         dtypes=(int64,),
         samples=(
             *(

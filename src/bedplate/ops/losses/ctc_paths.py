@@ -212,6 +212,7 @@ PATHS = register(
         gradient=ctc_paths_gradient,
         cost=Cost("12 flops an element; input and output once", _output_flops(PATHS_FLOPS)),
         lower=_lower_paths,
+        infinities=lambda: True,  # labels that no path has reached
         dtypes=(float32, float64),
         samples=(
             _path_sample(1, 2, 2),
