@@ -1,24 +1,25 @@
 """What is not zero, and where: counts, places, and elements chosen by a mask.
 
-How many places there are depends on the values, so these functions compute their input at once; in
-a step that jit captures they raise CaptureError.
+How many places there are depends on the values, so these functions compute their input at once and
+read the count; the places stay on the device. In a step that jit captures they raise CaptureError.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
-
-import numpy as np
 
 from bedplate.dtypes import bool_, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.ops.build import Value, as_type, as_values, broadcast_shapes
 from bedplate.ops.indexing.gather import TAKE
+from bedplate.ops.indexing.true_places import true_places
+from bedplate.ops.pointwise.arithmetic import floor_divide, remainder
 from bedplate.ops.pointwise.comparison import not_equal
 from bedplate.ops.record import apply
 from bedplate.ops.reduction.reduce import Axis, sum_
 from bedplate.ops.refusal import refuse, refuse_inputs
+from bedplate.ops.shape.creation import full
+from bedplate.ops.shape.regions import stack
 from bedplate.ops.shape.views import broadcast_to, reshape
 
 
@@ -51,7 +52,7 @@ def nonzero(x: Value) -> tuple[Value, ...]:
     """
     if not x.shape:
         refuse_inputs(ShapeError, "nonzero", "a 0-d value has no places", (x,))
-    return tuple(x._lift(indices) for indices in np.nonzero(_known(_mask(x))))
+    return tuple(_places(x))
 
 
 def argwhere(x: Value) -> Value:
@@ -63,7 +64,10 @@ def argwhere(x: Value) -> Value:
     >>> bp.argwhere(bp.tensor([[0, 5], [3, 0]])).tolist()
     [[0, 1], [1, 0]]
     """
-    return x._lift(np.argwhere(_known(_mask(x))))
+    places = _places(x)
+    if not places:
+        return full(x, (int(_mask(x).item()), 0), 0, int64)
+    return stack(places, axis=-1)
 
 
 def masked_select(x: Value, mask: Value) -> Value:
@@ -80,11 +84,15 @@ def masked_select(x: Value, mask: Value) -> Value:
     if mask.dtype is not bool_:
         refuse(DTypeError, "masked_select", "the mask must be bool", {"x": x, "mask": mask})
     shape = broadcast_shapes("masked_select", (x, mask))
-    places = np.flatnonzero(np.broadcast_to(_known(mask), shape))
     flat = reshape(broadcast_to(x, shape), (math.prod(shape),))
-    return apply(TAKE, (flat, x._lift(places)), {"axis": 0})
+    return apply(TAKE, (flat, true_places(broadcast_to(mask, shape))), {"axis": 0})
 
 
-def _known(x: Value) -> Any:
-    """The value, computed now."""
-    return x.numpy(copy=False)
+def _places(x: Value) -> list[Value]:
+    """For each axis the indices of the elements that are not zero."""
+    rest = true_places(_mask(x))
+    found = []
+    for size in reversed(x.shape[1:]):
+        found.append(remainder(rest, size))
+        rest = floor_divide(rest, size)
+    return [rest, *reversed(found)] if x.shape else []

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bedplate.dtypes import COMPLEX, int64
+from bedplate.dtypes import COMPLEX, bool_, int64
 from bedplate.ops.build import Value, normalised_axis
 from bedplate.ops.complex_numbers.form import Pair, complex_form
 from bedplate.ops.complex_numbers.parts import imag, real
 from bedplate.ops.elementwise import ANY, row
 from bedplate.ops.indexing.gather import TAKE, sum_rows
+from bedplate.ops.indexing.true_places import true_places
 from bedplate.ops.pointwise.arithmetic import subtract
 from bedplate.ops.pointwise.comparison import not_equal
 from bedplate.ops.record import NoGradient, apply
@@ -84,12 +85,12 @@ def _taken(x: Value, places: Value) -> Value:
 def _starts(ordered: Value) -> Value:
     """Where in sorted elements (rows of them) a new value begins; computed now."""
     count = ordered.shape[0]
-    if count < 2:
-        return ordered._lift(np.arange(count))
+    if not count:
+        return full(ordered, (0,), 0, int64)
     differs = not_equal(narrow(ordered, 0, 1, count - 1), narrow(ordered, 0, 0, count - 1))
     if len(ordered.shape) > 1:
-        differs = any_(reshape(differs, (count - 1, -1)), axis=1)
-    return ordered._lift(np.flatnonzero(np.concatenate([[True], differs.numpy(copy=False)])))
+        differs = any_(reshape(differs, (count - 1, math.prod(ordered.shape[1:]))), axis=1)
+    return true_places(concat([full(ordered, (1,), True, bool_), differs]))
 
 
 def _distinct_values(x: Value, places: Value) -> Value:
