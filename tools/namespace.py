@@ -41,7 +41,7 @@ for _name, _ in TARGETS.values():
     sys.modules[_empty.__name__] = _empty
 
 import bedplate.ops  # noqa: E402
-from bedplate.ops.operators import Operators  # noqa: E402
+from bedplate.ops.operators import ALSO, Operators  # noqa: E402
 from bedplate.ops.public import other_words  # noqa: E402
 
 TYPES_IMPORTS = """
@@ -143,20 +143,22 @@ def _import(module: str, names: list[str]) -> str:
 def _methods(found: Found) -> str:
     """The class that adds the functions of the top level to the operators."""
     names = sorted(name for name, _ in _method_functions(found))
-    lines = [f"    {name} = {name}\n" for name in names]
+    lines = [f"    {name} = {ALSO.get(name, name)}\n" for name in names]
     doc = '    """The functions of the top level as methods."""\n\n    __slots__ = ()\n\n'
     return f"\nclass Methods(Operators):\n{doc}{''.join(lines)}"
 
 
 def _method_functions(found: Found) -> list[tuple[str, Callable[..., Any]]]:
-    """(name, function) of what becomes a method and is not one already."""
+    """(name, function) of what becomes a method, also under a second name; not properties."""
     result = []
+    properties = {n for n, member in vars(Operators).items() if isinstance(member, property)}
     for module, functions in found.items():
         members = vars(importlib.import_module(module))
         for name, plain in functions:
             first = next(iter(inspect.signature(members[name]).parameters), "")
-            if first in FIRST and not plain.endswith("_like") and plain not in vars(Operators):
-                result.append((plain, members[name]))
+            if first in FIRST and not plain.endswith("_like") and plain not in properties:
+                also = [second for second, ours in ALSO.items() if ours == plain]
+                result += [(called, members[name]) for called in (plain, *also)]
     return result
 
 
@@ -191,10 +193,10 @@ def _results(found: Found) -> str:
 
 
 def _method_types(found: Found) -> str:
-    operators = [(n, m) for n, m in vars(Operators).items() if n not in OWN and callable(m)]
+    signs = [(n, m) for n, m in vars(Operators).items() if n.startswith("__") and n not in OWN]
     lines = [
         f"    def {name}{_signature(member, True)}: ...{_override(name)}\n"
-        for name, member in operators + sorted(_method_functions(found))
+        for name, member in signs + sorted(_method_functions(found))
     ]
     head = "class Methods:\n    __slots__ = ()\n    def __hash__(self) -> int: ...\n"
     return f"{head}{''.join(lines)}"

@@ -1,6 +1,7 @@
-"""Operators: the dunders and methods of values, each of them the function of the same name.
+"""Operators: what Python's signs mean between values, and the few methods that ops are written by.
 
-Tensors inherit from the class; nodes, which stand a floor below, are given the same members.
+Tensors inherit from the class; nodes, which stand a floor below, are given the same members. All
+other methods of tensors are derived: see tools/namespace.py.
 `==` compares element by element on tensors only: nodes stay comparable by identity, because
 graphs are kept in dictionaries and sets.
 """
@@ -12,23 +13,18 @@ from typing import Any
 from bedplate.graph.node import Node
 from bedplate.ops.build import is_number
 from bedplate.ops.complex_numbers import parts as complex_parts
-from bedplate.ops.indexing import gather
 from bedplate.ops.indexing import slices as indexing
 from bedplate.ops.matmul import matmul as products
-from bedplate.ops.pointwise import (
-    activations,
-    arithmetic,
-    bits,
-    comparison,
-    convert,
-    exponential,
-    extremes,
-    rounding,
-    trigonometry,
-)
+from bedplate.ops.pointwise import arithmetic, bits, comparison, convert, exponential
 from bedplate.ops.reduction import positions, reduce, statistics
-from bedplate.ops.reduction import softmax as rows
-from bedplate.ops.shape import creation, regions, views
+from bedplate.ops.shape import views
+
+# second names of methods, as PyTorch users type them; tools/namespace.py writes them out
+ALSO = {
+    "amax": "max", "amin": "min", "clamp": "clip", "div": "divide", "expand": "broadcast_to",
+    "mul": "multiply", "neg": "negative", "sub": "subtract", "unbind": "unstack",
+    "unsqueeze": "expand_dims", "view": "reshape",
+}  # fmt: skip
 
 
 def _is_operand(other: Any) -> bool:
@@ -75,7 +71,7 @@ def _compared(function: Any) -> Any:
 
 
 class Operators:
-    """What `x + y`, `x[i]`, `x.sum(axis=0)` mean; see the functions for each."""
+    """What `x + y` and `x[i]` mean; see the functions for each."""
 
     __slots__ = ()
 
@@ -118,93 +114,17 @@ class Operators:
     __hash__ = object.__hash__
     __getitem__ = indexing.get_item
 
-    add = arithmetic.add
-    subtract = sub = arithmetic.subtract
-    multiply = mul = arithmetic.multiply
-    divide = div = arithmetic.divide
-    floor_divide = arithmetic.floor_divide
-    remainder = arithmetic.remainder
-    negative = neg = arithmetic.negative
-    abs = arithmetic.abs_
-    sign = arithmetic.sign
-    square = arithmetic.square
-    reciprocal = arithmetic.reciprocal
-    minimum = extremes.minimum
-    maximum = extremes.maximum
-    clip = clamp = extremes.clip
-    matmul = products.matmul
-
-    isnan = comparison.isnan
-    isinf = comparison.isinf
-    isfinite = comparison.isfinite
-    logical_not = comparison.logical_not
-    logical_and = comparison.logical_and
-    logical_or = comparison.logical_or
-
+    # what gradients, expansions and graphs made by hand, which run on nodes, are written with
     astype = convert.astype
-
     exp = exponential.exp
-    exp2 = exponential.exp2
-    expm1 = exponential.expm1
-    log = exponential.log
-    log1p = exponential.log1p
-    log2 = exponential.log2
-    log10 = exponential.log10
-    sqrt = exponential.sqrt
-    rsqrt = exponential.rsqrt
-    pow = exponential.pow_
-
-    sin = trigonometry.sin
-    cos = trigonometry.cos
-    tan = trigonometry.tan
-    tanh = trigonometry.tanh
-
-    floor = rounding.floor
-    ceil = rounding.ceil
-    trunc = rounding.trunc
-    round = rounding.round_
-
-    relu = activations.relu
-    sigmoid = activations.sigmoid
-    silu = activations.silu
-    gelu = activations.gelu
-    softplus = activations.softplus
-    erf = activations.erf
-
-    reshape = view = views.reshape
+    reshape = views.reshape
     permute = views.permute
     transpose = views.transpose
-    swapaxes = views.swapaxes
-    moveaxis = views.moveaxis
-    broadcast_to = expand = views.broadcast_to
-    expand_dims = unsqueeze = views.expand_dims
-    squeeze = views.squeeze
-    flatten = views.flatten
-    flip = regions.flip
-    narrow = regions.narrow
-    split = regions.split
-    chunk = regions.chunk
-    unbind = unstack = regions.unstack
-
+    broadcast_to = views.broadcast_to
     sum = reduce.sum_
     prod = reduce.prod
-    max = amax = reduce.max_
-    min = amin = reduce.min_
-    all = reduce.all_
-    any = reduce.any_
-    argmax = positions.argmax
-    argmin = positions.argmin
     mean = statistics.mean
-    var = statistics.var
-    std = statistics.std
-    softmax = rows.softmax
-    log_softmax = rows.log_softmax
-    logsumexp = rows.logsumexp
-
-    take = gather.take
-    take_along_axis = gather.take_along_axis
-    tril = creation.tril
-    triu = creation.triu
+    argmax = positions.argmax
 
     @property
     def real(self) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bedplate as bp
-from bedplate.ops.operators import Operators
+from bedplate.ops.operators import ALSO, Operators
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -43,6 +43,12 @@ def test_nodes_have_the_methods_of_tensors() -> None:
         if not name.startswith("__"):
             assert hasattr(bp.Tensor, name), name
             assert member is not None
+
+
+def test_second_names_are_methods() -> None:
+    for also, name in ALSO.items():
+        assert getattr(bp.Tensor, also) is getattr(bp.Tensor, name)
+        assert not hasattr(bp, also), "a second name is a method alone"
 
 
 def test_parts_come_when_they_are_named() -> None:
