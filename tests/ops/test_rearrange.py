@@ -92,3 +92,15 @@ def test_nextafter_steps_in_the_words_of_short_floats() -> None:
         assert steps[0] == info.eps
         assert 0 < steps[1] < info.smallest_normal
         assert steps[2] == info.eps / 2
+
+
+def test_counts_on_the_device_are_those_of_numpy(device: Any) -> None:
+    rng = np.random.default_rng(0)
+    for counts in ([0, 0, 3, 0, 1, 0], [0, 0, 0, 0, 0, 0], [2, 1, 1, 1, 1, 2]):
+        x = rng.normal(size=(2, 6))
+        for dtype in (bp.int64, bp.uint8, bp.int32):
+            known = bp.Tensor(np.array(counts), device).astype(dtype)
+            got = bp.repeat(bp.Tensor(x, device), known, axis=1)
+            np.testing.assert_array_equal(got.numpy(), np.repeat(x, counts, 1))
+    with pytest.raises(ValueError, match="must not be negative, got -2"):
+        bp.repeat(bp.Tensor(x, device), bp.Tensor(np.array([1, 1, -2, 1, 1, 1]), device), axis=1)

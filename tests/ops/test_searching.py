@@ -106,6 +106,14 @@ def test_places_of_what_is_not_zero(shape: tuple[int, ...], device: Any) -> None
             np.testing.assert_array_equal(got.numpy(), wanted)
 
 
+def test_places_over_many_blocks(device: Any) -> None:
+    x = RNG(0).random((3, 40_001)) < 0.3
+    for mask in (x, ~x[:, ::-2], x & False, x | True):
+        t = bp.Tensor(np.ascontiguousarray(mask), device)
+        for got, wanted in zip(bp.nonzero(t.T), np.nonzero(mask.T), strict=True):
+            np.testing.assert_array_equal(got.numpy(), wanted)
+
+
 def test_argwhere_of_one_number() -> None:
     assert bp.argwhere(bp.tensor(3)).shape == (1, 0)
     assert bp.argwhere(bp.tensor(0)).shape == (0, 0)

@@ -22,10 +22,9 @@ from bedplate.ops.build import (
     number,
     several,
 )
-from bedplate.ops.indexing.gather import TAKE
+from bedplate.ops.indexing.repeated import refuse_negative, repeated_by_counts
 from bedplate.ops.pointwise.arithmetic import subtract
 from bedplate.ops.pointwise.comparison import not_equal
-from bedplate.ops.record import apply
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.shape.regions import concat, narrow
 from bedplate.ops.shape.views import Axes, as_sizes, broadcast_to, reshape
@@ -147,7 +146,8 @@ def repeat(x: Value, repeats: Any, axis: int | None = None) -> Value:
     """Each element several times in a row along an axis.
 
     repeats  how often: an integer, or a 1-d tensor (or list) with one count an element of the
-             axis; a tensor is computed at once, since the shape depends on its values
+             axis; a tensor is computed at once, since the shape depends on its values, and of
+             these the least and the sum are read
     axis     None: x flattened
     returns  the gradient of an element is the sum over its repetitions
     raises   ValueError for a negative count; ShapeError if the counts do not match the axis;
@@ -162,23 +162,24 @@ def repeat(x: Value, repeats: Any, axis: int | None = None) -> Value:
         x, axis = reshape(x, (math.prod(x.shape),)), 0
     axis = normalised_axis("repeat", axis, len(x.shape), x)
     counts = _repeats(repeats)
-    if counts.min(initial=0) < 0:
-        raise ValueError(f"repeat: a count must not be negative, got {counts.min()}")
     size = x.shape[axis]
-    if counts.size == 1:
-        times = tuple(int(counts.reshape(-1)[0]) if i == axis else 1 for i in range(len(x.shape)))
+    if math.prod(counts.shape) == 1:
+        count = int(counts.item())
+        refuse_negative(count)
+        times = tuple(count if i == axis else 1 for i in range(len(x.shape)))
         return _repeated(x, x.shape, times, outside=False)
     if counts.shape != (size,):
         refuse_inputs(
             ShapeError, "repeat", f"{counts.shape} counts do not match axis {axis}", (x,),
             f"one count, or one for each of its {size} elements",
         )  # fmt: skip
-    places = x._lift(np.repeat(np.arange(size), counts))
-    return apply(TAKE, (x, places), {"axis": axis})
+    return repeated_by_counts(x, counts, axis)
 
 
-def _repeats(repeats: Any) -> np.ndarray[Any, Any]:
-    """The counts as a NumPy array of integers; a tensor is computed."""
+def _repeats(repeats: Any) -> Any:
+    """The counts: integers of a tensor as they are, all else as a NumPy array of integers."""
+    if hasattr(repeats, "_apply") and math.prod(repeats.shape) and repeats.dtype.is_integer:
+        return repeats
     counts = np.asarray(repeats.numpy() if hasattr(repeats, "numpy") else repeats)
     if counts.dtype.kind not in "iu" and counts.size:
         raise DTypeError(f"repeat: counts are integers, got {counts.dtype}")
