@@ -101,7 +101,7 @@ class Op:
                 "common" what holds all, "float" the same with integers as float32, "truth"
                 bool: whether they differ from 0
     infinities  (**attributes) -> whether an infinity that no input has means something, such as
-                the largest of nothing: `bp.detect_nan` lets it through
+                the largest of nothing: no fault unless it leaves the function that applied the op
     dtypes      the dtypes that the first input may have; for tables and tests
     """
 

@@ -5,6 +5,11 @@ its result looked at; in a walk back the gradients of each entry of the tape are
 the *producer* if what it read is free of what it gave; where it is not, the fault lies further up
 and was reported there, or came in from outside. For an elementwise operation this is decided place
 by place, so a mask of infinities hides nothing beside it.
+
+Some ops give infinities that mean that nothing was there: the largest of no elements, the
+probability of no path. The function that applied the op takes them out again, so they, and what
+follows from them alone, are a fault only once they have left it: when another line of the user
+takes them, their value is read, or a walk back begins at them.
 """
 
 from __future__ import annotations
@@ -19,11 +24,12 @@ import numpy as np
 
 from bedplate.errors import CaptureError, NonFiniteError
 from bedplate.graph.node import Node
-from bedplate.graph.pending import LOCAL
+from bedplate.graph.pending import LOCAL, user_site
 from bedplate.ops.record import Op
 from bedplate.tensor.values import flush
 
 MAX_NAMED = 6  # inputs that a message shows
+LEFT = "nothing was there to compute it from, and no later step took it out again"
 BEGINS = "what it was computed from has none: this is where it begins"
 
 
@@ -97,6 +103,10 @@ class Detector:
         self._names: dict[int, str] = {}
         # values with a NaN or infinity that was allowed, or came in as a mask
         self._known: weakref.WeakSet[Node] = weakref.WeakSet()
+        # values with an infinity that means that nothing was there, or that follows from one, and
+        # the op that made it
+        self._empty: weakref.WeakKeyDictionary[Node, str] = weakref.WeakKeyDictionary()
+        self._begins = True  # the next gradient is the first of a walk back
         self._modules: weakref.WeakKeyDictionary[Node, str] = weakref.WeakKeyDictionary()
         # of ops with several outputs, which let go of their inputs when they run
         self._several: weakref.WeakKeyDictionary[Node, Any] = weakref.WeakKeyDictionary()
@@ -110,8 +120,6 @@ class Detector:
     def grad_read(self, tensor: Any) -> None: ...
 
     def grad_setting(self, tensor: Any) -> None: ...
-
-    def value_read(self, tensor: Any) -> None: ...
 
     def applied(self, operation: Any) -> None: ...
 
@@ -134,6 +142,10 @@ class Detector:
 
     # ---- forward
 
+    def value_read(self, tensor: Any) -> None:
+        """A value is read; if by a user, it has left its function."""
+        self._check_left((tensor._node,), user_site(2))
+
     def apply(self, tensor: Any, op: Any, inputs: tuple[Any, ...], attributes: Any) -> Any:
         """Apply an op, compute it and look at its value."""
         state = LOCAL.state
@@ -144,6 +156,9 @@ class Detector:
             if self._stack and self.differentiating is None:
                 self._modules[node] = self._stack[-1]
             sources = tuple(x._node for x in inputs)
+            if self.differentiating is None:
+                self._begins = True
+                self._check_left(sources, node.site)
             if op.n_outputs > 1:
                 self._several[node] = (op, sources)
             elif self.rules.enabled:
@@ -157,18 +172,42 @@ class Detector:
             op, sources = self._several.get(sources[0], (op, ()))
         elif op.kind == "view":
             self._known.update([node] if sources[0] in self._known else [])
+            if sources[0] in self._empty and _is_infinite(_value(node)).any():
+                self._empty[node] = self._empty[sources[0]]
             return
         given = [_value(source) for source in sources]
         given += [np.asarray(v) for v in attributes.values() if isinstance(v, float)]
         finding = self._finding(_value(node), given, op.kind == "elementwise")
         if finding is None:
             return
-        told = op.infinities is not None and op.infinities(**attributes)
-        meant = told and finding.what != "NaN"
-        if meant or op.name in self.rules.allow or finding.produced is None:
+        emptied = self._emptied_by(finding, op, attributes, sources)
+        if emptied is not None:
+            self._empty[node] = emptied
+        elif op.name in self.rules.allow or finding.produced is None:
             self._pass_on(node, finding, sources, op)
         else:
             raise self._produced(node, op, sources, finding)
+
+    def _emptied_by(self, finding: _Finding, op: Op, attributes: Any, sources: Any) -> str | None:
+        """The op to which infinities mean that nothing was there: this one, one before, or None."""
+        if finding.what == "NaN" or op.name in self.rules.allow:
+            return None
+        if finding.produced is not None:
+            means = op.infinities is not None and op.infinities(**attributes)
+            return op.name if means else None
+        others = [x for x in sources if x not in self._empty and x.op.name != "constant"]
+        if any(_is_infinite(_value(source)).any() for source in others):
+            return None
+        return next((self._empty[x] for x in sources if x in self._empty), None)
+
+    def _check_left(self, nodes: Sequence[Node], site: Any) -> None:
+        """Nodes are taken at a line of the user's: raise if one was to be empty until then."""
+        for node in nodes:
+            if self.rules.enabled and node in self._empty and node.site != site:
+                bad = _is_infinite(_value(node))
+                shown = f"{_described(node, _first(bad))}, {int(bad.sum())} of {bad.size} elements"
+                head = f"{self._empty[node]}: made an infinity in the forward pass"
+                raise self._message(head, node, [f"result  {shown}"], LEFT)
 
     def _finding(self, array: Any, given: list[Any], by_place: bool) -> _Finding | None:
         """What is wrong with a value, and where it was not so in what it was computed from."""
@@ -230,6 +269,9 @@ class Detector:
         state = LOCAL.state
         state.watcher = None
         try:
+            if self._begins:
+                self._check_left([_output_of(entry)], None)
+            self._begins = False
             for index, (gradient, source) in enumerate(zip(found, entry.sources, strict=True)):
                 if gradient is not None and source is not None:
                     self._look_back(entry, index, _node_of(gradient), grad)

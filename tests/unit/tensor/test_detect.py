@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import doctest
+import inspect
+import io
 import re
 import threading
 from typing import Any
@@ -132,6 +136,146 @@ def test_infinities_that_mean_nothing_was_there_are_no_fault() -> None:
         F.ctc_loss(chances, *labels).backward()
         with pytest.raises(NonFiniteError, match="scatter_reduce: made an infinity"):
             bp.scatter_reduce(x * 1e30, 1, index, x * 1e30, "prod")
+
+
+def impossible(reduction: str = "mean") -> Any:
+    """The CTC loss of three labels in three steps, two of them alike: no path has it."""
+    steps = bp.tensor(np.zeros((3, 2, 4), np.float32), requires_grad=True)
+    targets, lengths = bp.tensor([[1, 1, 1], [1, 2, 0]]), bp.tensor([3, 2])
+    steps = F.log_softmax(steps, -1)
+    return F.ctc_loss(steps, targets, bp.tensor([3, 3]), lengths, reduction=reduction)
+
+
+TAKEN: dict[str, Any] = {
+    "read": lambda y: y.item(),
+    "differentiated": lambda y: y.backward(),
+    "computed with": lambda y: y * 2,
+    "taken out by the user": lambda y: bp.where(bp.isfinite(y), y, 0.0),
+}
+
+
+@pytest.mark.parametrize("how", TAKEN)
+def test_what_leaves_its_function_infinite_is_a_fault(how: str) -> None:
+    """B12: the inner steps of a function may be infinite, its result may not."""
+    text = r"ctc_paths: made an infinity in the forward pass\n  line    .*test_detect.py"
+    with bp.detect_nan():
+        loss = impossible()
+        with pytest.raises(NonFiniteError, match=text):
+            TAKEN[how](loss)
+        each = impossible("none")
+        with pytest.raises(NonFiniteError, match=r"at \(0,\) is inf, 1 of 2 elements"):
+            each.numpy()
+    with bp.detect_nan(allow=["ctc_paths"]):
+        TAKEN[how](impossible())
+    with bp.detect_nan(infinity=False):
+        assert impossible().item() == np.inf
+
+
+def test_an_infinity_that_was_given_is_none_of_the_function() -> None:
+    masked, index = bp.tensor([[-np.inf, 1.0, 2.0]]), bp.tensor([[1, 2, 2]])
+    with bp.detect_nan():
+        for source in (bp.tensor([[3.0, 1.0, 2.0]]), bp.tensor([[3.0, -np.inf, 2.0]])):
+            y = bp.scatter_reduce(masked, 1, index, source, "amax", include_self=False)
+            assert (y + 1).tolist() == [[-np.inf, 4.0, 3.0]]
+
+
+def normal(*shape: int) -> Any:
+    return bp.tensor(np.random.default_rng(1).normal(size=shape).astype(np.float32))
+
+
+MASK = bp.tensor(np.tril(np.ones((5, 5), bool), -1))  # the first row sees nothing
+LABELS = bp.tensor([0, 3, 1])
+
+
+def attended(x: Any) -> Any:
+    return F.scaled_dot_product_attention(x, x, x, MASK)
+
+
+# finite of finite, with an infinity, a zero or nothing at all somewhere inside
+FINITE: dict[str, Any] = {
+    "ctc_loss": lambda x: F.ctc_loss(
+        F.log_softmax(bp.expand_dims(x, 1), -1), bp.tensor([[1, 2]]), 3, 2
+    ),
+    "ctc_loss without labels": lambda x: F.ctc_loss(
+        F.log_softmax(bp.expand_dims(x, 1), -1), bp.tensor([[1, 2]]), bp.tensor([3]),
+        bp.tensor([0]),
+    ),
+    "zero_infinity": lambda x: F.ctc_loss(
+        F.log_softmax(bp.expand_dims(x, 1), -1), bp.tensor([[1, 1, 1]]), 3, 3, zero_infinity=True
+    ),
+    "scatter_reduce amax": lambda x: bp.scatter_reduce(
+        x, 1, bp.argsort(x * 0, 1) // 2, x, "amax", include_self=False
+    ),
+    "scatter_reduce amin": lambda x: bp.scatter_reduce(
+        x, 1, bp.argsort(x * 0, 1) // 2, x, "amin", include_self=False
+    ),
+    "embedding_bag": lambda x: F.embedding_bag(LABELS[:2] % 3, x, bp.tensor([0, 1, 1]), mode="max"),
+    "softmax of a mask": lambda x: bp.softmax(bp.masked_fill(x, x > 1, -float("inf")), 1),
+    "logsumexp of nothing": lambda x: bp.exp(
+        bp.logsumexp(bp.masked_fill(x, bp.tensor([[True], [False], [False]]), -float("inf")), 1)
+    ),
+    "max_pool1d": lambda x: F.max_pool1d(bp.expand_dims(x, 0), 3, 2, padding=1, ceil_mode=True),
+    "adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(bp.expand_dims(x, 0), 2),
+    "attention": lambda x: attended(bp.reshape(bp.concat([x, x[:2]]), (1, 1, 5, 5))),
+    "cross_entropy": lambda x: F.cross_entropy(x, LABELS, ignore_index=3),
+    "kl_div": lambda x: F.kl_div(F.log_softmax(x, 1), F.one_hot(LABELS, 5).astype(bp.float32)),
+    "binary_cross_entropy": lambda x: F.binary_cross_entropy(
+        bp.where(x > 0, 1.0, 0.0) + x * 0, bp.where(x > 0, 1.0, 0.0)
+    ),
+    "with_logits": lambda x: F.binary_cross_entropy_with_logits(
+        x * 1000, bp.where(x > 0, 1.0, 0.0)
+    ),
+    "logcumsumexp": lambda x: bp.logcumsumexp(x, 1),
+    "poisson_nll_loss": lambda x: F.poisson_nll_loss(x, bp.abs(x), full=True),
+    "gaussian_nll_loss": lambda x: F.gaussian_nll_loss(x, x + 1, bp.abs(x) * 0),
+    "cosine_similarity": lambda x: F.cosine_similarity(x * 0, x),
+    "normalize": lambda x: F.normalize(x * 0),
+    "gumbel_softmax": lambda x: F.gumbel_softmax(x, hard=True),
+    "median": lambda x: bp.median(x, axis=1),
+    "cummax": lambda x: bp.cummax(x, axis=1).values,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FINITE)
+def test_finite_of_finite_gives_no_alarm(name: str) -> None:
+    """B12"""
+    x = normal(3, 5).requires_grad_()
+    with bp.detect_nan():
+        y = FINITE[name](x)
+        y.sum().backward()
+        assert np.isfinite(y.numpy()).all()
+        assert x.grad is not None
+        assert np.isfinite(x.grad.numpy()).all()
+
+
+def examples() -> dict[str, Any]:
+    """The example of each public function, and the names that it may use."""
+    found: dict[str, Any] = {}
+    for module in (bp, F, bp.special, bp.linalg, bp.fft, bp.random):
+        for name in dir(module):
+            function = inspect.unwrap(getattr(module, name))
+            text = inspect.getdoc(function) or ""
+            if inspect.isfunction(function) and ">>> " in text and not name.startswith("_"):
+                found[f"{module.__name__}.{name}"] = text, dict(function.__globals__)
+    return found
+
+
+def test_examples_of_what_is_finite_give_no_alarm() -> None:
+    """B12: whatever is public. An example that shows an infinity or a NaN may well give one."""
+    alarms, seen = [], 0
+    for name, (text, names) in examples().items():
+        if re.search(r"\b(nan|inf|detect_nan|explain|math\.inf)\b", text.partition(">>> ")[2]):
+            continue
+        seen += 1
+        try:
+            with contextlib.redirect_stdout(io.StringIO()), bp.detect_nan():
+                for example in doctest.DocTestParser().get_examples(text):
+                    if example.exc_msg is None:
+                        exec(compile(example.source, name, "single"), names)
+        except NonFiniteError as error:
+            alarms.append(f"{name}: {error}")
+    assert seen > 300
+    assert alarms == []
 
 
 def test_infinities_may_be_let_through() -> None:
