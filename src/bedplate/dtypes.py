@@ -116,9 +116,11 @@ def as_dtype(value: Any) -> DType:
         return complex64
     try:
         return _BY_NUMPY[np.dtype(value)]
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
+        # a tensor, say, would be shown with all that it holds
+        shown = repr(value) if isinstance(value, str | type | np.dtype) else type(value).__name__
         names = ", ".join(BY_NAME)
-        raise DTypeError(f"unknown dtype {value!r}; there are {names}") from None
+        raise DTypeError(f"unknown dtype {shown}; there are {names}") from None
 
 
 def _promote(a: DType, b: DType) -> DType:

@@ -229,3 +229,50 @@ def test_an_index_is_whatever_stands_for_an_integer(name: str) -> None:
 def test_axes_in_an_array() -> None:
     assert bp.sum(ROWS, axis=np.array([0, 1])).item() == 21
     assert bp.kernel_output(N(3), bp.float32).shape == (3,)
+
+
+COUNTS = bp.tensor([[3, 1, 2], [5, 4, 9]])
+OF_FLOATS = {
+    "softmax": bp.softmax,
+    "log_softmax": bp.log_softmax,
+    "softmin": F.softmin,
+    "logsumexp": bp.logsumexp,
+    "logcumsumexp": lambda x: bp.logcumsumexp(x, axis=1),
+    "quantile": lambda x: bp.quantile(x, 0.3, axis=1),
+    "median": lambda x: bp.median(x, axis=1),
+    "normalize": F.normalize,
+    "bp.layer_norm": bp.layer_norm,
+    "bp.rms_norm": bp.rms_norm,
+    "layer_norm": lambda x: F.layer_norm(x, 3),
+    "rms_norm": lambda x: F.rms_norm(x, 3),
+    "gelu": F.gelu,
+}
+
+
+@pytest.mark.parametrize("name", OF_FLOATS)
+def test_functions_of_floats_take_integers_as_float32(name: str) -> None:
+    got, wanted = (OF_FLOATS[name](x) for x in (COUNTS, COUNTS.astype(bp.float32)))
+    assert got.dtype is bp.float32
+    np.testing.assert_array_equal(got.numpy(), wanted.numpy())
+
+
+def test_what_python_would_refuse_in_words_of_its_own() -> None:
+    with pytest.raises(TypeError, match=r"^one_hot: 'numpy.float32' object cannot be interpreted"):
+        F.one_hot(bp.tensor([0, 1]), np.float32(2))
+    with pytest.raises(DTypeError, match=r"^softmax: unknown dtype Tensor; there are bool, int8"):
+        bp.softmax(ROWS, dtype=ROWS)
+    for n in (200, "a", 1.5):
+        with pytest.raises(ValueError, match=r"^polygamma: n must be an integer from 0 to 168"):
+            bp.special.polygamma(n, ROWS)
+    with pytest.raises(ShapeError, match=r"^interpolate: 2.5 does not fit\n  expected one"):
+        F.interpolate(ROWS[None], size=2.5)
+
+
+def test_elementwise_functions_take_their_arguments_by_place() -> None:
+    """As they are declared: what a signature says must be what a call does."""
+    for name, function in FUNCTIONS.items():
+        if hasattr(function, "op"):
+            kinds = {parameter.kind for parameter in parameters(function)}
+            assert kinds == {KIND.POSITIONAL_ONLY}, name
+    with pytest.raises(TypeError, match="positional-only arguments passed as keyword"):
+        bp.add(a=X, b=X)  # type: ignore[call-arg]

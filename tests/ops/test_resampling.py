@@ -275,7 +275,7 @@ IMAGE = bp.ones((1, 4, 3, 3))
 TABLE = bp.tensor(table(Resampling("linear", 3, 2)))
 SHAPES = [
     (lambda: F.interpolate(IMAGE, 2, mode="linear"), "does not fit the axes of x"),
-    (lambda: F.interpolate(IMAGE, (2, 2, 2)), "expected one positive number, or 2"),
+    (lambda: F.interpolate(IMAGE, (2, 2, 2)), "expected one positive integer, or 2"),
     (lambda: F.interpolate(IMAGE, scale_factor=0.1), r"nothing is left: sizes \(0, 0\)"),
     (lambda: F.interpolate(bp.ones((1, 1, 0)), 2), "there is nothing to interpolate"),
     (lambda: apply(RESAMPLE, (IMAGE, TABLE, TABLE)), "expected .outer, 2, inner"),

@@ -132,6 +132,11 @@ def as_type(value: Value, dtype: DType) -> Value:
     return value if value.dtype is dtype else value.astype(dtype, False)
 
 
+def as_float(value: Value) -> Value:
+    """Bools and integers as float32, as functions of floats take them; others as they are."""
+    return value.astype(float32, False) if value.dtype.kind in "biu" else value
+
+
 def apply_promoted(
     op: Op, arguments: tuple[Any, ...], attributes: Attributes = NO_ATTRIBUTES
 ) -> Value:

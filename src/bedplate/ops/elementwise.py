@@ -8,6 +8,7 @@ its attribute `op`.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -213,6 +214,13 @@ def row(
     )
 
 
+def by_place(declared: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function whose arguments are given by their places alone."""
+    signature = inspect.signature(declared)
+    parameters = [p.replace(kind=p.POSITIONAL_ONLY) for p in signature.parameters.values()]
+    return signature.replace(parameters=parameters)
+
+
 def unary(
     *,
     reference: Callable[..., Any],
@@ -240,6 +248,7 @@ def unary(
             return apply_promoted(op, (x,))
 
         function.op = op  # type: ignore[attr-defined]
+        function.__signature__ = by_place(declared)  # type: ignore[attr-defined]
         return function
 
     return decorate
@@ -284,6 +293,7 @@ def binary(
             return apply_promoted(op, (a, b))
 
         function.op = op  # type: ignore[attr-defined]
+        function.__signature__ = by_place(declared)  # type: ignore[attr-defined]
         return function
 
     return decorate

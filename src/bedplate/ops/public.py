@@ -18,7 +18,7 @@ from bedplate.ops.record import REGISTRY, refuse_foreign
 OTHER_WORDS = {"dim": "axis", "keepdim": "keepdims"}  # PyTorch's, and ours
 KNOWN: set[str] = set()  # the names of all that is public
 # how messages of Python, of constants and of several() begin, which know of no op
-NAMELESS = ("'", "the Python", "the complex", "expected an integer or several")
+NAMELESS = ("'", "the Python", "the complex", "unknown dtype", "expected an integer or several")
 Function = TypeVar("Function", bound=Callable[..., Any])
 VALUES = ("Value", "Value | None", "Tensor", "Tensor | None")  # annotations of what is a tensor
 

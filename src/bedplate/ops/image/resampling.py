@@ -18,7 +18,7 @@ from bedplate.dtypes import DType, float32, float64, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.kernel import from_dtype
-from bedplate.ops.build import Value, as_type
+from bedplate.ops.build import Value, as_type, is_index, is_number
 from bedplate.ops.image.resample_kernel import resample_kernel
 from bedplate.ops.image.resampling_tables import (
     Resampling,
@@ -167,9 +167,11 @@ def _targets(
         raise ValueError("interpolate: give either size or scale_factor")
     given = scale_factor if size is None else size
     several = tuple(given) if isinstance(given, Sequence) else (given,) * rank
-    if len(several) != rank or any(not number > 0 for number in several):
+    fits = is_number if size is None else is_index
+    if len(several) != rank or any(not fits(number) or not number > 0 for number in several):
+        kind = "number" if size is None else "integer"
         raise ShapeError(f"interpolate: {given!r} does not fit\n"
-                         f"  expected one positive number, or {rank}")  # fmt: skip
+                         f"  expected one positive {kind}, or {rank}")  # fmt: skip
     if size is not None:
         return tuple(number.__index__() for number in several), (None,) * rank
     counts = counts_of(x.shape[2:], several)

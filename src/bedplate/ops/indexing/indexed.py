@@ -8,6 +8,7 @@ that the result has the same bits on any number of threads.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 from bedplate.dtypes import bool_, int64
@@ -371,6 +372,7 @@ def one_hot(x: Value, num_classes: int = -1) -> Value:
     >>> bp.nn.functional.one_hot(bp.tensor([1, 0]), 3).tolist()
     [[0, 1, 0], [1, 0, 0]]
     """
+    num_classes = operator.index(num_classes)
     if num_classes == -1:
         if 0 in x.shape:
             raise ValueError("one_hot: no values to tell the number of classes from; give it")

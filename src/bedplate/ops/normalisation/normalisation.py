@@ -14,7 +14,7 @@ import numpy as np
 
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Shape
-from bedplate.ops.build import Value, as_type, number, several, without_gradient
+from bedplate.ops.build import Value, as_float, as_type, number, several, without_gradient
 from bedplate.ops.linalg.norms import vector_norm
 from bedplate.ops.normalisation import norms
 from bedplate.ops.normalisation.norms import moments, standardise
@@ -258,6 +258,7 @@ def layer_norm(
     >>> bp.nn.functional.layer_norm(bp.tensor([[1.0, 3.0]]), (2,), eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
+    x = as_float(x)
     rows, weight, bias = _as_rows("layer_norm", x, normalized_shape, weight=weight, bias=bias)
     if not x.dtype.is_float:
         refuse(DTypeError, "layer_norm", "only floats can be normalised", {"x": x})
@@ -285,6 +286,7 @@ def rms_norm(
     >>> bp.nn.functional.rms_norm(bp.tensor([[3.0, -3.0]]), 2, eps=0.0).tolist()
     [[1.0, -1.0]]
     """
+    x = as_float(x)
     rows, weight = _as_rows("rms_norm", x, normalized_shape, weight=weight)
     if eps is None:
         eps = _EPSILON[x.dtype.name] if x.dtype.is_float else 0.0
@@ -339,18 +341,19 @@ def normalize(x: Value, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Va
 
     y = x / max(norm(x, p), eps)
 
-    x         floats; computed in float32 or better
+    x         floats, computed in float32 or better; integers are taken as float32
     p         which norm: (sum of abs(x)^p)^(1/p); inf for the greatest magnitude
     axis      along which the vectors lie; one or several; `dim` works too
     eps       a vector shorter than this is divided by it: zeros stay zeros
     returns   shape and dtype of x
     gradient  of the formula; g / eps for zeros
-    raises    ShapeError for an axis that is not there; DTypeError for integers
+    raises    ShapeError for an axis that is not there; DTypeError for complex x
     cost      2 passes over x
     >>> import bedplate as bp
     >>> bp.nn.functional.normalize(bp.tensor([[3.0, 4.0], [0.0, 0.0]]), p=1).tolist()
     [[0.4285714328289032, 0.5714285969734192], [0.0, 0.0]]
     """
+    x = as_float(x)
     if not x.dtype.is_float:
         refuse(DTypeError, "normalize", "only floats can be normalised", {"x": x})
     rows = wide(x)

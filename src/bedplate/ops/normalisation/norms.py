@@ -15,7 +15,7 @@ import numpy as np
 from bedplate.dtypes import FLOATS, DType
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
-from bedplate.ops.build import Value, as_type, sum_to
+from bedplate.ops.build import Value, as_float, as_type, sum_to
 from bedplate.ops.elementwise import widened
 from bedplate.ops.pointwise.arithmetic import add, multiply, subtract
 from bedplate.ops.pointwise.exponential import rsqrt
@@ -126,6 +126,7 @@ def rms_norm(x: Value, weight: Value | None = None, eps: float = 1e-6) -> Value:
     >>> bp.rms_norm(bp.tensor([3.0, -3.0]), eps=0.0).tolist()
     [1.0, -1.0]
     """
+    x = as_float(x)
     inputs = (x,) if weight is None else (x, weight)
     return apply(RMS_NORM, inputs, {"eps": float(eps)})
 
@@ -280,6 +281,7 @@ def layer_norm(
     """
     if weight is None and bias is not None:
         raise ValueError("layer_norm: a bias needs a weight; pass ones")
+    x = as_float(x)
     inputs = tuple(value for value in (x, weight, bias) if value is not None)
     _rule("layer_norm")(inputs, {})
     return standardise(x, (len(x.shape) - 1,), eps, weight, bias)

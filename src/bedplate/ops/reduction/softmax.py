@@ -16,19 +16,20 @@ from bedplate.errors import DTypeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.build import (
     Value,
+    as_float,
     as_type,
     normalised_axes,
     normalised_axis,
     number,
     promoted,
+    without_gradient,
 )
 from bedplate.ops.complex_numbers.parts import conj, real
 from bedplate.ops.elementwise import INEXACT, widened
-from bedplate.ops.pointwise.arithmetic import add, divide, multiply, reciprocal, subtract
+from bedplate.ops.pointwise.arithmetic import add, divide, multiply, negative, reciprocal, subtract
 from bedplate.ops.pointwise.comparison import equal, isfinite, isinf
 from bedplate.ops.pointwise.convert import where
 from bedplate.ops.pointwise.exponential import exp, log
-from bedplate.ops.pointwise.extremes import maximum
 from bedplate.ops.record import Op, apply, register
 from bedplate.ops.reduction.reduce import MAX, SUM, Axis, without
 from bedplate.ops.reduction.statistics import kept_rule, wide
@@ -97,7 +98,7 @@ SOFTMAX = register(
 def softmax(x: Value, axis: int = -1, dtype: Any = None) -> Value:
     """Positive shares that add up to 1: y = exp(x) / sum(exp(x)).
 
-    x        floats; sums run in float32 or better
+    x        floats; sums run in float32 or better; integers are taken as float32
     axis     along which the shares add up; `dim` works too
     dtype    of the result; x is cast to it first
     returns  shape and dtype of x; NaN for a row of -inf alone
@@ -108,7 +109,7 @@ def softmax(x: Value, axis: int = -1, dtype: Any = None) -> Value:
     >>> bp.softmax(bp.tensor([0.0, 0.0])).tolist()
     [0.5, 0.5]
     """
-    x = x if dtype is None else as_type(x, as_dtype(dtype))
+    x = as_float(x) if dtype is None else as_type(x, as_dtype(dtype))
     axis = normalised_axis("softmax", axis, len(x.shape), x)
     return x._alias() if 0 in x.shape else apply(SOFTMAX, (x,), {"axis": axis})
 
@@ -124,7 +125,7 @@ def softmin(x: Value, axis: int = -1, dtype: Any = None) -> Value:
     >>> bp.nn.functional.softmin(bp.tensor([0.0, 1000.0])).tolist()
     [1.0, 0.0]
     """
-    return softmax(-x, axis, dtype)
+    return softmax(negative(as_float(x)), axis, dtype)
 
 
 def log_softmax_gradient(grad_out: Value, inputs: Any, output: Value, *, axis: int) -> tuple[Any]:
@@ -167,7 +168,7 @@ LOG_SOFTMAX = register(
 def log_softmax(x: Value, axis: int = -1, dtype: Any = None) -> Value:
     """The logarithm of `softmax`, without its loss of precision: y = x - log(sum(exp(x))).
 
-    x        floats; sums run in float32 or better
+    x        floats; sums run in float32 or better; integers are taken as float32
     axis     along which the shares add up; `dim` works too
     dtype    of the result; x is cast to it first
     returns  shape and dtype of x
@@ -177,7 +178,7 @@ def log_softmax(x: Value, axis: int = -1, dtype: Any = None) -> Value:
     >>> bp.log_softmax(bp.tensor([0.0, -1000.0])).tolist()
     [0.0, -1000.0]
     """
-    x = x if dtype is None else as_type(x, as_dtype(dtype))
+    x = as_float(x) if dtype is None else as_type(x, as_dtype(dtype))
     axis = normalised_axis("log_softmax", axis, len(x.shape), x)
     return x._alias() if 0 in x.shape else apply(LOG_SOFTMAX, (x,), {"axis": axis})
 
@@ -188,16 +189,19 @@ def _finite(x: Value) -> Value:
 
 
 def logsumexp_gradient(grad_out: Value, inputs: Any, output: Value, *, axes: Shape) -> tuple[Any]:
-    """g exp(x - y); of an infinite y equal shares for each +inf in x, 0 for all else"""
+    """g exp(x - y); of an infinite y equal shares for each +inf in x, 0 for all else
+
+    The shares are divided by their sum, since that of 1e10 and 1e10 rounds to 1e10.
+    """
     (x,) = inputs
-    rows, total = wide(x), wide(output)
-    endless = isinf(total)
-    top = as_type(equal(real(rows), math.inf), real(rows).dtype)
-    many = apply(SUM, (top,), {"axes": axes})
-    equal_shares = divide(top, maximum(many, 1.0))
-    distance = where(endless, number(rows, 0.0), subtract(rows, total))
-    shares = where(endless, as_type(equal_shares, rows.dtype), conj(exp(distance)))
-    return (as_type(multiply(wide(grad_out), shares), x.dtype),)
+    rows, y = wide(x), without_gradient(wide(output))
+    endless = isinf(y)
+    top = as_type(equal(real(rows), math.inf), rows.dtype)
+    distance = where(endless, number(rows, 0.0), subtract(rows, y))
+    shares = where(endless, top, exp(distance))
+    total = apply(SUM, (shares,), {"axes": axes})
+    total = where(equal(total, 0.0), number(total, 1.0), total)
+    return (as_type(multiply(wide(grad_out), conj(divide(shares, total))), x.dtype),)
 
 
 def _logsumexp_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:

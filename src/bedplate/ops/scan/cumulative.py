@@ -11,7 +11,7 @@ from bedplate import kernel as language
 from bedplate.dtypes import COMPLEX, FLOATS, as_dtype
 from bedplate.errors import ShapeError
 from bedplate.kernel import maths
-from bedplate.ops.build import Value, as_type, normalised_axis, number, without_gradient
+from bedplate.ops.build import Value, as_float, as_type, normalised_axis, number, without_gradient
 from bedplate.ops.complex_numbers.parts import conj, real
 from bedplate.ops.elementwise import NUMBERS, in_float32
 from bedplate.ops.pointwise.arithmetic import add, multiply, subtract
@@ -250,4 +250,4 @@ def logcumsumexp(x: Value, axis: int | None = None) -> Value:
     """
     if x.dtype.kind == "c":
         return _complex_log_sums(x, axis)
-    return along(LOGCUMSUMEXP, x, axis)
+    return along(LOGCUMSUMEXP, as_float(x), axis)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bedplate.dtypes import FLOATS, float64, int64
 from bedplate.errors import ShapeError
-from bedplate.ops.build import Value, as_type, normalised_axis, number, require
+from bedplate.ops.build import Value, as_float, as_type, normalised_axis, number, require
 from bedplate.ops.indexing.gather import TAKE
 from bedplate.ops.pointwise.arithmetic import add, multiply, subtract
 from bedplate.ops.pointwise.comparison import equal, isinf, isnan, logical_and
@@ -40,7 +40,7 @@ def quantile(
 
     With the elements sorted, at position q (n - 1); between two elements
 
-    x              floats; where there is a NaN the result is NaN
+    x              floats, or integers as float32; where there is a NaN the result is NaN
     q              a number, or a list or tensor of them, in [0, 1]; a tensor is computed at once
     axis           None for all elements; `dim` and `keepdim` work too
     interpolation  "linear" (x[i] + share (x[i + 1] - x[i])), "lower", "higher", "midpoint", or
@@ -48,12 +48,13 @@ def quantile(
     returns        shape of q, then that of x without the axis; dtype of x; the gradient goes to the
                    elements that were used, and to a tensor q where it is linear
     raises         ValueError for q outside [0, 1]; ShapeError for an empty axis; DTypeError for
-                   integers
+                   complex x
     cost           a sort
     >>> import bedplate as bp
     >>> bp.quantile(bp.tensor([1.0, 2.0, 3.0, 4.0]), [0.25, 0.5]).tolist()
     [1.75, 2.5]
     """
+    x = as_float(x)
     require("quantile", x, FLOATS, "x")
     known = np.asarray(q.numpy() if hasattr(q, "_apply") else q, np.float64)
     if known.ndim > 1 or not ((known >= 0) & (known <= 1)).all():
@@ -109,14 +110,15 @@ def _at(ordered: Value, below: Value, above: Value, weight: Value | None) -> Val
 def median(x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
     """The element in the middle of the sorted elements; the mean of the two middle ones if even.
 
-    x        floats; where there is a NaN the result is NaN
+    x        floats, or integers as float32; where there is a NaN the result is NaN
     axis     None for all elements; `dim` and `keepdim` work too
     returns  shape of x without the axis; each of two middle elements has half of the gradient
              (PyTorch takes the lower one: `quantile(x, 0.5, interpolation="lower")`)
-    raises   ShapeError for an empty axis; DTypeError for integers
+    raises   ShapeError for an empty axis; DTypeError for complex x
     >>> import bedplate as bp
     >>> bp.median(bp.tensor([3.0, 1.0, 2.0, 10.0])).item()
     2.5
     """
+    x = as_float(x)
     require("median", x, FLOATS, "x")
     return _quantile("median", x, x._lift(np.float64(0.5)), axis, keepdims, "linear")

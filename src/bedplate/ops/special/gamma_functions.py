@@ -16,7 +16,7 @@ import numpy as np
 from bedplate.dtypes import FLOATS
 from bedplate.errors import GradientError
 from bedplate.graph.node import Attributes
-from bedplate.ops.build import Value, promoted, sum_to
+from bedplate.ops.build import Value, is_index, promoted, sum_to
 from bedplate.ops.elementwise import binary, emit_wide, in_float32, rule, widened
 from bedplate.ops.pointwise.arithmetic import multiply, negative
 from bedplate.ops.record import Op, apply, register
@@ -291,6 +291,9 @@ POLYGAMMA = register(
 )
 
 
+MOST_DERIVATIVES = 168  # and one or two more for gradients: 170! is the last factorial in float64
+
+
 def polygamma(n: int, x: Value) -> Value:
     """The n-th derivative of `digamma`: y = (-1)^(n + 1) n! zeta(n + 1, x).
 
@@ -298,13 +301,13 @@ def polygamma(n: int, x: Value) -> Value:
     x        floats; at 0 and the negative integers inf if n is odd, and for even n -inf at 0 and
              NaN below
     returns  error 8 units, below 0 it is 30, and of 1 where |y| is smaller
-    raises   ValueError for a negative n
+    raises   ValueError for an n that is no integer from 0 to 168: above, n! is no number
     >>> import bedplate as bp
     >>> bp.special.polygamma(1, bp.tensor([1.0])).tolist()
     [1.644934058189392]
     """
-    if n < 0 or n != int(n):
-        raise ValueError(f"polygamma: n must be an integer that is not negative, got {n!r}")
+    if not is_index(n) or not 0 <= n <= MOST_DERIVATIVES:
+        raise ValueError(f"polygamma: n must be an integer from 0 to {MOST_DERIVATIVES}, got {n!r}")
     if n == 0:
         return digamma(x)
     (x,) = promoted("polygamma", (x,), to_float=True)
