@@ -31,6 +31,7 @@ from bedplate.kernel import (
     load,
     loop,
     minimum,
+    otherwise,
     ptr,
     reduce_add,
     splat,
@@ -52,9 +53,10 @@ from bedplate.ops.shape.views import reshape
 
 BLOCK = 16384  # some 20 us of work
 LANES = 8
-# an element, measured on one core of an AMD EPYC with AVX-512
-COUNT_NS = 0.3
-PLACE_NS = 1.0
+# an element, measured on one core of an AMD EPYC with AVX-512 that had other work besides, for 4
+# million: 0.12 to 0.15 ns to count, 0.5 (nine of ten true) to 4 ns (three of ten) to place
+COUNT_NS = 0.15
+PLACE_NS = 2.0
 
 
 def _infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
@@ -97,8 +99,11 @@ def count_block(args: ptr(i64), begin: i64, end: i64, worker: i64):
         total = var(zeros(i64, LANES))
         for i in loop(item * BLOCK, last, LANES):
             there = tail_mask(last - i, LANES)
-            found = gather(mask + i * step, iota(i64, LANES) * splat(step, LANES), mask=there)
-            total.set(total.get() + cast(found, i64))
+            with when(step == 1):
+                total.set(total.get() + cast(load(mask + i, LANES, mask=there), i64))
+            with otherwise():
+                found = gather(mask + i * step, iota(i64, LANES) * splat(step, LANES), mask=there)
+                total.set(total.get() + cast(found, i64))
         store(starts + item, reduce_add(total.get()))
 
 
