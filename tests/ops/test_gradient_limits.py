@@ -64,6 +64,21 @@ def test_slopes_of_atan2_at_the_origin_and_beside_infinity(device: Any) -> None:
     np.testing.assert_array_equal(dx, [0, 0, 0, 0, NAN])
 
 
+@pytest.mark.parametrize("form", ["none", "tanh"])
+def test_slopes_of_gelu_far_out(form: str, device: Any) -> None:
+    far = [-INF, -1e30, -1e10, -50, 50, 1e10, 1e20, 1e30, INF, NAN]
+    (found,) = slopes(lambda x: F.gelu(x, form), device, far)
+    np.testing.assert_array_equal(found, [0] * 4 + [1] * 5 + [NAN])
+
+
+def test_shares_of_large_numbers_add_up(device: Any) -> None:
+    """log(2) is lost in 1e10; the shares are not."""
+    large = np.float32(1e10)
+    assert slopes(bp.logaddexp, device, [large], [large]) == [[0.5], [0.5]]
+    (found,) = slopes(bp.logsumexp, device, [-large, -large, -large, -large])
+    assert found.tolist() == [0.25] * 4
+
+
 def test_slopes_of_inverse_functions_far_out(device: Any) -> None:
     far = np.array([1e15, 1e20, 1e30])
     for function in (bp.asinh, bp.acosh):

@@ -18,6 +18,7 @@ from bedplate.ops.pointwise.arithmetic import abs_, multiply
 from bedplate.ops.pointwise.comparison import greater
 from bedplate.ops.pointwise.convert import where
 from bedplate.ops.pointwise.exponential import exp
+from bedplate.ops.pointwise.extremes import clip
 from bedplate.ops.pointwise.trigonometry import tanh
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import floats, integers, one
@@ -28,6 +29,7 @@ INVERSE_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
 # the tanh form of gelu: Hendrycks and Gimpel 2016, arXiv:1606.08415, section 2
 TANH_SCALE = math.sqrt(2 / math.pi)
 TANH_CUBIC = 0.044715
+GELU_FLAT = 40.0  # beyond, the slopes of both forms are 0 and 1 exactly, in float64 too
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -145,7 +147,7 @@ def erf(x: Value) -> Value:
 @in_float32
 def gelu_exact_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """dy = (F(x) + x f(x)) dx with F and f the normal distribution and its density"""
-    (x,) = inputs
+    x = clip(inputs[0], -GELU_FLAT, GELU_FLAT)
     below = multiply(1 + erf(multiply(x, SQRT_HALF)), 0.5)
     density = multiply(exp(multiply(multiply(x, x), -0.5)), INVERSE_SQRT_2PI)
     return (multiply(grad_out, below + multiply(x, density)),)
@@ -164,7 +166,7 @@ def gelu_exact(x: Value) -> Value:
 @in_float32
 def gelu_tanh_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any]:
     """dy = ((1 + h) / 2 + x (1 - h^2) u' / 2) dx with h = tanh(u), u = c (x + d x^3)"""
-    (x,) = inputs
+    x = clip(inputs[0], -GELU_FLAT, GELU_FLAT)
     square = multiply(x, x)
     h = tanh(multiply(multiply(x, 1 + multiply(square, TANH_CUBIC)), TANH_SCALE))
     inner = multiply(1 + multiply(square, 3 * TANH_CUBIC), TANH_SCALE)

@@ -13,7 +13,7 @@ from bedplate.kernel import maths
 from bedplate.ops.build import Value, is_number, number, sum_to
 from bedplate.ops.complex_numbers.parts import conj, real
 from bedplate.ops.elementwise import INEXACT, NUMBERS, binary, in_float32, unary
-from bedplate.ops.pointwise.arithmetic import divide, multiply, reciprocal, subtract
+from bedplate.ops.pointwise.arithmetic import add, divide, multiply, reciprocal, subtract
 from bedplate.ops.pointwise.comparison import equal, logical_and
 from bedplate.ops.pointwise.convert import where
 from bedplate.ops.samples import floats, integers, mixed, one, rough, two
@@ -184,13 +184,18 @@ def log10(x: Value) -> Value:
 
 @in_float32
 def logaddexp_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any]:
-    """e**(a - y) da + e**(b - y) db; half each for equal infinities above, 0 for those below"""
+    """e**(a - y) da + e**(b - y) db; half each for equal infinities above, 0 for those below
+
+    The shares are divided by their sum, since that of 1e10 and 1e10 rounds to 1e10.
+    """
     a, b = inputs
     nothing = equal(output, -math.inf)
     tie = logical_and(equal(a, b), equal(output, math.inf))
+    shares = [_share(side, output, nothing, tie) for side in (a, b)]
+    total = where(nothing, number(output, 1.0), add(*shares))
     return tuple(
-        sum_to(multiply(grad_out, conj(_share(side, output, nothing, tie))), side.shape)
-        for side in (a, b)
+        sum_to(multiply(grad_out, conj(divide(share, total))), side.shape)
+        for share, side in zip(shares, (a, b), strict=True)
     )
 
 
@@ -198,8 +203,7 @@ def _share(side: Value, output: Value, nothing: Value, tie: Value) -> Value:
     """What a term of logaddexp has of the sum; the infinite differences are left out first."""
     equals = equal(side, output)
     distance = where(equals, number(output, 0.0), subtract(side, output))
-    share = exp(distance)
-    share = where(tie, number(output, 0.5), share)
+    share = where(tie, number(output, 0.5), exp(distance))
     return where(nothing, number(output, 0.0), share)
 
 
