@@ -276,3 +276,14 @@ def test_elementwise_functions_take_their_arguments_by_place() -> None:
             assert kinds == {KIND.POSITIONAL_ONLY}, name
     with pytest.raises(TypeError, match="positional-only arguments passed as keyword"):
         bp.add(a=X, b=X)  # type: ignore[call-arg]
+
+
+def test_layers_and_operators_refuse_in_the_same_words() -> None:
+    with pytest.raises(TypeError, match=r"^Flatten: expected a tensor, got int; make one"):
+        bp.nn.Flatten()(3)
+    with pytest.raises(TypeError, match=r"floor_divide: expected a tensor, got Output; make one"):
+        bp.floor_divide(bp.kernel_output((3,), bp.float32), X[0])
+    with pytest.raises(TypeError, match=r"^jvp: expected a tensor, got int; make one"):
+        bp.jvp(bp.exp, (X,), (3,))
+    with pytest.raises(TypeError, match=r"^pixel_shuffle: 'list' object cannot be interpreted"):
+        F.pixel_shuffle(X, [0, -1])

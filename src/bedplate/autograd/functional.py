@@ -20,6 +20,7 @@ from bedplate.errors import GradientError, ShapeError
 from bedplate.graph.pending import LOCAL
 from bedplate.ops.build import number
 from bedplate.ops.complex_numbers.parts import imag, real
+from bedplate.ops.record import refuse_foreign
 from bedplate.ops.shape.regions import concat
 
 Arguments = int | tuple[int, ...]
@@ -137,7 +138,10 @@ def _check_tangents(primals: list[Any], tangents: list[Any]) -> None:
     if len(primals) != len(tangents):
         raise ShapeError(f"jvp: {len(tangents)} tangents for {len(primals)} primals")
     for index, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
-        if tangent is not None and primal.shape != tangent.shape:
+        if tangent is None:
+            continue
+        refuse_foreign("jvp", (tangent,))
+        if primal.shape != tangent.shape:
             raise ShapeError(f"jvp: tangent {index} has shape {tangent.shape}, not {primal.shape}")
 
 

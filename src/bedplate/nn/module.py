@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from bedplate.errors import CheckpointError
 from bedplate.graph.pending import LOCAL
 from bedplate.nn.parameter import Parameter
+from bedplate.ops.record import refuse_foreign
 from bedplate.tensor import Tensor, no_grad
 
 Self = TypeVar("Self", bound="Module")
@@ -42,7 +43,12 @@ class Module:
         watcher = LOCAL.state.watcher
         if watcher is not None:
             return watcher.call(self, inputs, options)
-        return self.forward(*inputs, **options)
+        try:
+            return self.forward(*inputs, **options)
+        except AttributeError as error:
+            if any(error.obj is given for given in inputs):
+                refuse_foreign(type(self).__name__, (error.obj,))
+            raise
 
     def register_buffer(self, name: str, value: Tensor) -> None:
         """Keep a tensor that is saved and moved with the module, but not trained."""

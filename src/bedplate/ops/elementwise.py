@@ -28,7 +28,7 @@ from bedplate.ops.build import (
     promoted,
 )
 from bedplate.ops.leaves import constant
-from bedplate.ops.record import Gradient, NoGradient, Op, Sample, register
+from bedplate.ops.record import Gradient, NoGradient, Op, Sample, refuse_foreign, register
 from bedplate.ops.refusal import refuse_inputs
 
 NUMBERS = INTEGERS + FLOATS
@@ -288,9 +288,13 @@ def binary(
                 direct = dtype is b.dtype and dtype in accepted
             except AttributeError:
                 direct = False
-            if direct:
+            if not direct:
+                return apply_promoted(op, (a, b))
+            try:
                 return a._apply(op, (a, b), NO_ATTRIBUTES)
-            return apply_promoted(op, (a, b))
+            except AttributeError:
+                refuse_foreign(op.name, (a, b))
+                raise
 
         function.op = op  # type: ignore[attr-defined]
         function.__signature__ = by_place(declared)  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from bedplate.errors import ShapeError
@@ -20,7 +21,7 @@ def per_axis(op: str, what: str, given: Any, rank: int, least: int) -> Shape:
     """
     several = (given,) * rank if hasattr(given, "__index__") else tuple(given)
     several = several * rank if len(several) == 1 else several
-    sizes = tuple(size.__index__() for size in several)
+    sizes = tuple(operator.index(size) for size in several)
     if len(sizes) != rank or min(sizes) < least:
         raise ShapeError(
             f"{op}: {what} {given!r} does not fit\n"

@@ -6,6 +6,7 @@ other than "constant" are pieces of the value itself, put beside it axis by axis
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,7 +34,9 @@ def _pairs(x: Value, widths: Any) -> Pairs:
     if len(given) % 2 or len(given) > 2 * len(x.shape):
         refuse(ShapeError, "pad", f"{tuple(given)} are no pairs for this value", {"x": x},
                "expected (before, after) of the last axis, then of the one before")  # fmt: skip
-    flat = [(given[i].__index__(), given[i + 1].__index__()) for i in range(0, len(given), 2)]
+    flat = [
+        (operator.index(given[i]), operator.index(given[i + 1])) for i in range(0, len(given), 2)
+    ]
     return [(0, 0)] * (len(x.shape) - len(flat)) + flat[::-1]
 
 

@@ -8,6 +8,7 @@ gradient takes, as its third.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -173,7 +174,7 @@ def _targets(
         raise ShapeError(f"interpolate: {given!r} does not fit\n"
                          f"  expected one positive {kind}, or {rank}")  # fmt: skip
     if size is not None:
-        return tuple(number.__index__() for number in several), (None,) * rank
+        return tuple(operator.index(number) for number in several), (None,) * rank
     counts = counts_of(x.shape[2:], several)
     if min(counts) < 1:
         refuse(ShapeError, "interpolate", f"nothing is left: sizes {counts}", {"x": x})

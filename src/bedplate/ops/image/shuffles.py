@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from bedplate.errors import ShapeError
 from bedplate.ops.build import Value
 from bedplate.ops.refusal import refuse
@@ -24,7 +26,7 @@ def pixel_shuffle(x: Value, upscale_factor: int) -> Value:
     >>> bp.nn.functional.pixel_shuffle(bp.tensor([[[1]], [[2]], [[3]], [[4]]]), 2).tolist()
     [[[1, 2], [3, 4]]]
     """
-    r = upscale_factor.__index__()
+    r = operator.index(upscale_factor)
     if len(x.shape) < 3 or r < 1 or x.shape[-3] % (r * r):
         refuse(ShapeError, "pixel_shuffle", f"the channels do not fit a factor of {r}", {"x": x},
                "expected (..., C r^2, H, W)")  # fmt: skip
@@ -50,7 +52,7 @@ def pixel_unshuffle(x: Value, downscale_factor: int) -> Value:
     >>> bp.nn.functional.pixel_unshuffle(bp.tensor([[[1, 2], [3, 4]]]), 2).tolist()
     [[[1]], [[2]], [[3]], [[4]]]
     """
-    r = downscale_factor.__index__()
+    r = operator.index(downscale_factor)
     if len(x.shape) < 3 or r < 1 or x.shape[-1] % r or x.shape[-2] % r:
         refuse(ShapeError, "pixel_unshuffle", f"the image does not fit a factor of {r}", {"x": x},
                "expected (..., C, H r, W r)")  # fmt: skip
@@ -77,7 +79,7 @@ def channel_shuffle(x: Value, groups: int) -> Value:
     >>> bp.nn.functional.channel_shuffle(bp.tensor([[[1], [2], [3], [4]]]), 2).tolist()
     [[[1], [3], [2], [4]]]
     """
-    g = groups.__index__()
+    g = operator.index(groups)
     if len(x.shape) < 3 or g < 1 or x.shape[1] % g:
         refuse(ShapeError, "channel_shuffle", f"{g} groups do not divide the channels", {"x": x},
                "expected (N, C, ...)")  # fmt: skip

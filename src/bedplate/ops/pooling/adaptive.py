@@ -9,6 +9,7 @@ the elements are gathered, as many for each output as the widest has.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,7 +48,8 @@ def _targets(op: str, rank: int, output_size: Target, x: Value) -> Shape:
     if 0 in x.shape[2:]:
         raise ShapeError(f"{op}: there is nothing to pool in an input of shape {x.shape}")
     return tuple(
-        size if n is None else n.__index__() for n, size in zip(several, x.shape[2:], strict=True)
+        size if n is None else operator.index(n)
+        for n, size in zip(several, x.shape[2:], strict=True)
     )
 
 

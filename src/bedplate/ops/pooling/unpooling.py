@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 from bedplate.errors import DTypeError, ShapeError
@@ -28,7 +29,7 @@ def _space(
     )
     if output_size is None:
         return least
-    given = tuple(size.__index__() for size in output_size)[-len(least) :]
+    given = tuple(operator.index(size) for size in output_size)[-len(least) :]
     if len(given) != len(least) or any(
         not size - s < wanted < size + s
         for size, s, wanted in zip(least, stride, given, strict=False)
