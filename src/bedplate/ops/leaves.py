@@ -80,7 +80,7 @@ def constant(value: Scalar | complex, dtype: DType, device: Any) -> Node:
     found = _cache.get((value, dtype))
     # one that somebody read holds memory by now, and is no plain number for the compiler
     shared = found is not None and found.block is None and found.device == device
-    if found is not None and shared and (value or _same_sign(found, value)):
+    if found is not None and shared and (value and dtype.kind != "c" or _same_signs(found, value)):
         return found
     node = Node(CONSTANT, (), {"value": value, "dtype": dtype}, (), dtype, device)
     if len(_cache) < CACHE_SIZE and value == value:
@@ -120,9 +120,15 @@ def fitting(value: Scalar | complex, dtype: DType) -> Any:
     return number
 
 
-def _same_sign(found: Node, value: Scalar) -> bool:
-    """Whether a cached zero has the sign of `value`."""
-    return math.copysign(1, found.attributes["value"]) == math.copysign(1, value)
+def _same_signs(found: Node, value: Scalar) -> bool:
+    """Whether a cached number, which equals `value`, has its signs: zeros are equal to -0.0."""
+    return _signs(found.attributes["value"]) == _signs(value)
+
+
+def _signs(value: Scalar) -> tuple[float, float]:
+    if isinstance(value, complex):
+        return math.copysign(1, value.real), math.copysign(1, value.imag)
+    return math.copysign(1, value), 1
 
 
 def iota(axis: int, shape: Shape, dtype: DType, device: Any) -> Node:

@@ -157,8 +157,11 @@ class Optimizer:
             state["master"].assign(weight)
         parameter.assign(weight.astype(parameter.dtype))
 
-    def zero_grad(self) -> None:
-        """Forget the gradients of every parameter."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of every parameter.
+
+        set_to_none   as PyTorch users write it; gradients are always forgotten, never zeros
+        """
         for _, parameter, _ in self._parameters():
             parameter.grad = None
 

@@ -55,7 +55,7 @@ def test_a_missing_extra_comes_with_its_command(
     assert doctor.optional_parts() == [
         (
             "sail",
-            f"missing no-such-package: {sys.executable} -m pip install 'bedplate[sail]'",
+            f"missing no-such-package: {sys.executable} -m pip install '.[sail]' in a checkout",
         )
     ]
     with pytest.raises(SystemExit):

@@ -79,6 +79,12 @@ def test_equal_constants_share_a_node() -> None:
     assert constant(2.0, dtypes.float32, "there").device == "there"
 
 
+def test_zeros_of_both_signs_are_kept_apart_in_complex_numbers_too() -> None:
+    parts = (complex(0.0, 0.0), complex(0.0, -0.0), complex(-0.0, 0.0), complex(1, -0.0))
+    kept = [constant(part, dtypes.complex64, "here") for part in parts * 2]
+    assert [str(node.attributes["value"]) for node in kept] == [str(part) for part in parts * 2]
+
+
 def test_a_constant_that_was_read_is_not_shared() -> None:
     read = constant(3.0, dtypes.float32, "here")
     read.realise(object())
