@@ -60,7 +60,7 @@ def test_a_missing_extra_comes_with_its_command(
     ]
     with pytest.raises(SystemExit):
         main(["doctor"])
-    assert "'bedplate[sail]'" in capsys.readouterr().out
+    assert "'.[sail]'" in capsys.readouterr().out
 
 
 def test_extras_come_from_the_distribution() -> None:
