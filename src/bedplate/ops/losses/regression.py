@@ -1,6 +1,7 @@
 """Losses between numbers: squared, absolute and in between, and those of distributions.
 
-float16 and bfloat16 are computed in float32 and narrowed once, after the reduction.
+The result has the dtype that holds all float arguments, in whichever order they come; float16 and
+bfloat16 are computed in float32 and narrowed once, after the reduction.
 """
 
 from __future__ import annotations
