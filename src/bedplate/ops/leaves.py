@@ -69,10 +69,10 @@ CACHE_SIZE = 4096
 _cache: dict[tuple[Any, ...], Node] = {}
 
 
-def constant(value: Scalar | complex, dtype: DType, device: Any) -> Node:
+def constant(value: Any, dtype: DType, device: Any) -> Node:
     """The node of a Python number; equal constants share one node.
 
-    value   real; converted to the kind of dtype
+    value   a real number; converted to the kind of dtype
     raises  DTypeError for a complex number, and for what the dtype does not hold: it is neither
             cut nor does it wrap
     """

@@ -163,10 +163,10 @@ def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, .
     axis = normalised_axis("split", axis, len(x.shape), x)
     total = x.shape[axis]
     if is_index(sizes):
-        sizes = operator.index(sizes)
-        if sizes < 1:
-            raise ValueError(f"split: the size of a piece must be positive, got {sizes}")
-        sizes = [min(sizes, total - start) for start in range(0, total, sizes)] or [0]
+        (size,) = several(sizes)
+        if size < 1:
+            raise ValueError(f"split: the size of a piece must be positive, got {size}")
+        sizes = [min(size, total - start) for start in range(0, total, size)] or [0]
     sizes = several(sizes)
     if sum(sizes) != total or min(sizes, default=0) < 0:
         refuse_inputs(
