@@ -92,6 +92,10 @@ class Node:
         """Refused, like `numpy`."""
         self._refuse_reading()
 
+    def tolist(self) -> Any:
+        """Refused, like `numpy`."""
+        self._refuse_reading()
+
     def __int__(self) -> int:
         self._refuse_reading()
 

@@ -1,4 +1,7 @@
-"""Exponentials, logarithms, powers and roots, element by element."""
+"""Exponentials, logarithms, powers and roots, element by element.
+
+A little long, because each gradient stands with its op, and powers have many special cases.
+"""
 
 from __future__ import annotations
 
