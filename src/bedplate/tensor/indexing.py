@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.dtypes import as_dtype, bool_, int64
+from bedplate.dtypes import as_dtype, bool_, int64, uint64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Shape
 from bedplate.ops.build import is_number, number
@@ -28,6 +28,7 @@ from bedplate.tensor.data import to_array
 
 FULL = slice(None)
 KINDS = "biufc"
+LARGEST = np.iinfo(np.int64).max
 PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
 
 
@@ -36,7 +37,7 @@ def get(x: Any, key: Any) -> Any:
 
     raises  IndexError for an index out of range (index, axis, size) and for too many indices
     """
-    items = list(key) if isinstance(key, tuple) else [key]
+    items = _items(key)
     if any(map(_is_array, items)):
         if _is_one_condition(items):
             whole = get_item(x, None)
@@ -46,10 +47,20 @@ def get(x: Any, key: Any) -> Any:
     return x._alias() if result is x else result
 
 
+def _items(key: Any) -> list[Any]:
+    """The entries of a key; a Python bool is an array without axes."""
+    items = key if isinstance(key, tuple) else (key,)
+    return [np.bool_(item) if isinstance(item, bool) else item for item in items]
+
+
 def _is_array(item: Any) -> bool:
     if type(item) in PLAIN or isinstance(item, np.integer):
         return False
-    return hasattr(item, "_node") or isinstance(item, list | bool) or hasattr(item, "__array__")
+    return (
+        hasattr(item, "_node")
+        or isinstance(item, list | tuple | range)
+        or hasattr(item, "__array__")
+    )
 
 
 def _is_one_condition(items: list[Any]) -> bool:
@@ -59,7 +70,7 @@ def _is_one_condition(items: list[Any]) -> bool:
 
 
 def _truth(condition: Any) -> bool:
-    return bool(condition.item())
+    return bool(condition)
 
 
 class _Array:
@@ -87,8 +98,9 @@ def _resolved(items: list[Any]) -> list[Any]:
 def _arrays_of(item: Any) -> list[_Array]:
     if hasattr(item, "_node"):
         if item.dtype.is_integer:
-            return [_Array(item.astype(int64))]
+            return [_Array(item if item.dtype is uint64 else item.astype(int64))]
         item = item.numpy() if item.dtype is bool_ else item
+    item = list(item) if isinstance(item, tuple | range) else item
     dtype = getattr(item, "dtype", None)
     array = np.empty(0) if hasattr(item, "_node") else np.asarray(to_array(item))
     if isinstance(item, list) and not array.size:
@@ -97,6 +109,8 @@ def _arrays_of(item: Any) -> list[_Array]:
         return _mask_arrays(array)
     if array.dtype.kind not in "iu":
         raise IndexError(f"indexing: an index is an integer or a bool, not {dtype or array.dtype}")
+    if array.dtype == np.uint64:  # what is too large for int64 must not become a negative index
+        array = np.minimum(array, np.uint64(LARGEST))
     return [_Array(array.astype(np.int64))]
 
 
@@ -196,7 +210,7 @@ def put(x: Any, key: Any, value: Any) -> Any:
     raises  IndexError; ShapeError if value does not broadcast; DTypeError if its kind does not fit
     """
     value = _fitting(x, value)
-    items = list(key) if isinstance(key, tuple) else [key]
+    items = _items(key)
     if not any(map(_is_array, items)):
         return set_item(x, key, value)
     if _is_one_condition(items) and len(value.shape) == len(x.shape) + 1:

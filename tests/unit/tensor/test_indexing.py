@@ -87,7 +87,8 @@ def test_out_of_range_when_computed(index: int) -> None:
         ((..., ...), "only one"),
         (1.5, "1.5 is no index"),
         ([1.5], "an index is an integer or a bool, not float"),
-        (True, "a single bool is no index"),
+        ((True, 0), "a single bool is no index"),
+        (np.array([2**64 - 1], np.uint64), "index 9223372036854775807 is out of range"),
         (np.ones(2, bool), "a mask of length 2 does not fit axis 0 of size 3"),
         (([0, 1], [0, 1, 2]), "do not broadcast"),
     ],
@@ -95,6 +96,43 @@ def test_out_of_range_when_computed(index: int) -> None:
 def test_refused_keys(key: Any, text: str) -> None:
     with pytest.raises((IndexError, TypeError), match=text):
         bp.tensor(SOURCE)[key]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        True, False, np.True_, ((0, 1), (1, 2)), ([0, 1], (1, 2)), range(2),
+        (slice(None), range(1)), ((), 0), (..., (1, 0)), ((-1, 0), None, range(2)),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_keys_that_numpy_takes(key: Any) -> None:
+    """B14: conditions, tuples and ranges."""
+    x = bp.tensor(SOURCE)
+    np.testing.assert_array_equal(x[key].numpy(), SOURCE[key])
+    changed, wanted = bp.tensor(SOURCE), SOURCE.copy()
+    changed[key] = 5
+    wanted[key] = 5
+    np.testing.assert_array_equal(changed.numpy(), wanted)
+
+
+def test_an_index_beyond_int64_is_no_negative_one() -> None:
+    """B14: 2**64 - 1 read the last element."""
+    x, index = bp.arange(3), bp.tensor([2**64 - 1], dtype=bp.uint64)
+    takers: list[Any] = [
+        lambda: x[index],
+        lambda: bp.take(x, index),
+        lambda: bp.gather(x, 0, index),
+        lambda: bp.index_select(x, 0, index),
+        lambda: bp.embedding(index, bp.ones((3, 2))),
+        lambda: bp.index_fill(x, 0, index, 1),
+        lambda: bp.scatter(x, 0, index, bp.arange(1)),
+        lambda: bp.nn.functional.one_hot(index, 3),
+    ]
+    for taker in takers:
+        with pytest.raises(IndexError, match=r"index 9223372036854775807 is out of range"):
+            taker().numpy()
+    assert x[bp.tensor([2], dtype=bp.uint64)].tolist() == [2]
 
 
 def test_refused_values() -> None:

@@ -8,15 +8,17 @@ import numpy as np
 
 from bedplate import kernel as language
 from bedplate.devices.device import Device
-from bedplate.dtypes import COMPLEX, DType, as_dtype, bool_, int64, rounded
+from bedplate.dtypes import COMPLEX, DType, as_dtype, bool_, int64, rounded, uint64
 from bedplate.errors import DTypeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.ops.build import Value, as_values, broadcast_shapes, number, promoted, sum_to
 from bedplate.ops.complex_numbers.parts import real
 from bedplate.ops.elementwise import ANY
-from bedplate.ops.record import NoGradient, Op, apply, register
+from bedplate.ops.record import REGISTRY, NoGradient, Op, apply, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import bools, floats, integers, mixed
+
+LARGEST = np.iinfo(np.int64).max
 
 
 def cast_gradient(grad_out: Value, inputs: Any, output: Value, *, dtype: DType) -> tuple[Any]:
@@ -227,4 +229,6 @@ def checked_index(index: Value, size: int, what: str, wrap: bool = True) -> Valu
     """
     if size == 0 and 0 not in index.shape:
         raise IndexError(f"{what}: every index is out of range for size 0")
+    if index.dtype is uint64:  # what is too large for int64 must not become a negative index
+        index = apply(REGISTRY["minimum"], (index, number(index, int(LARGEST))))
     return apply(CHECKED_INDEX, (index,), {"size": size, "what": what, "wrap": wrap})
