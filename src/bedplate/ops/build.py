@@ -7,7 +7,7 @@ A value is a graph node or a tensor: whatever has `_apply`, `_from_node` and `_l
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bedplate.dtypes import DType, bool_, float32, promote, real_dtype, scalar_dtype
@@ -209,7 +209,7 @@ def normalised_axis(op: str, axis: int, ndim: int, value: Any = None) -> int:
     refuse_inputs(AxisError, op, f"axis {axis} is out of range", inputs, bounds)
 
 
-def normalised_axes(op: str, axis: int | tuple[int, ...] | None, value: Any) -> tuple[int, ...]:
+def normalised_axes(op: str, axis: int | Sequence[int] | None, value: Any) -> tuple[int, ...]:
     """The axes as a sorted tuple counted from the front; None means all.
 
     raises AxisError for an axis that does not exist, ShapeError for one that comes twice

@@ -80,7 +80,11 @@ def constant(value: Any, dtype: DType, device: Any) -> Node:
     found = _cache.get((value, dtype))
     # one that somebody read holds memory by now, and is no plain number for the compiler
     shared = found is not None and found.block is None and found.device == device
-    if found is not None and shared and (value and dtype.kind != "c" or _same_signs(found, value)):
+    if (
+        found is not None
+        and shared
+        and ((value and dtype.kind != "c") or _same_signs(found, value))
+    ):
         return found
     node = Node(CONSTANT, (), {"value": value, "dtype": dtype}, (), dtype, device)
     if len(_cache) < CACHE_SIZE and value == value:
