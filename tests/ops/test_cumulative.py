@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bedplate as bp
-from bedplate.errors import DTypeError, ShapeError
+from bedplate.errors import ShapeError
 from bedplate.ops.scan.kernel import BLOCK
 
 INF, NAN = math.inf, math.nan
