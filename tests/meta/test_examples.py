@@ -62,6 +62,8 @@ def test_docstrings_run(name: str) -> None:
 
 
 def _docstrings(module: ModuleType) -> list[doctest.DocTest]:
+    if "written by tools/namespace.py" in (module.__doc__ or "").lower():
+        return []  # its functions are those of the ops, whose examples run where they stand
     return [test for test in doctest.DocTestFinder().find(module) if test.examples]
 
 
