@@ -30,7 +30,8 @@ def grad(function: Callable[..., Any], argnums: Arguments = 0) -> Callable[..., 
     """The function that gives the gradient of `function`, which returns one element.
 
     argnums  which positional arguments; for a tuple the result is a tuple
-    raises   GradientError if the value does not have exactly one element
+    raises   GradientError if the value does not have exactly one element; TypeError for what is no
+             function
     >>> import bedplate as bp
     >>> bp.grad(lambda x: x**3)(bp.tensor(2.0)).item()
     12.0
@@ -50,13 +51,14 @@ def value_and_grad(function: Callable[..., Any], argnums: Arguments = 0) -> Call
     """The function that gives (value, gradient) of `function`, which returns one element.
 
     argnums  which positional arguments; for a tuple the gradient is a tuple
-    raises   GradientError if the value does not have exactly one element
+    raises   GradientError if the value does not have exactly one element; TypeError for what is no
+             function
     >>> import bedplate as bp
     >>> value, gradient = bp.value_and_grad(lambda x: (x * x).sum())(bp.tensor([1.0, 2.0]))
     >>> value.item(), gradient.tolist()
     (5.0, [2.0, 4.0])
     """
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    numbers = _argument_numbers("grad", function, argnums)
 
     @functools.wraps(function)
     def both(*arguments: Any, **keywords: Any) -> Any:
@@ -176,10 +178,11 @@ def jacobian(function: Callable[..., Any], argnums: int = 0) -> Callable[..., An
     >>> bp.jacobian(lambda x: x * x[0])(bp.tensor([2.0, 3.0])).tolist()
     [[4.0, 0.0], [3.0, 2.0]]
     """
+    numbers = _argument_numbers("jacobian", function, argnums)
 
     @functools.wraps(function)
     def rows(*arguments: Any, **keywords: Any) -> Any:
-        (chosen,) = _chosen(function, arguments, (argnums,))
+        (chosen,) = _chosen(function, arguments, numbers)
 
         def of_one(x: Any) -> Any:
             return function(*_put(arguments, [chosen], (x,)), **keywords)
@@ -210,7 +213,20 @@ def hessian(function: Callable[..., Any], argnums: int = 0) -> Callable[..., Any
     >>> bp.hessian(lambda x: x[0] ** 2 * x[1])(bp.tensor([2.0, 3.0])).tolist()
     [[6.0, 4.0], [4.0, 0.0]]
     """
+    _argument_numbers("hessian", function, argnums)
     return jacobian(grad(function, argnums), argnums)
+
+
+def _argument_numbers(name: str, function: Any, argnums: Any) -> tuple[int, ...]:
+    """The numbers of arguments as a tuple; refuses what PyTorch's functions of the name take."""
+    numbers = tuple(argnums) if isinstance(argnums, tuple | list) else (argnums,)
+    if not callable(function) or not all(isinstance(one, int) for one in numbers):
+        kinds = ", ".join(type(one).__name__ for one in (function, *numbers))
+        raise TypeError(
+            f"{name}: expected a function and which of its arguments, as integers, got {kinds}\n"
+            f"  {name}(f) is a function: {name}(f)(x); or call loss.backward() and read x.grad"
+        )
+    return numbers
 
 
 def _chosen(function: Any, arguments: tuple[Any, ...], numbers: tuple[int, ...]) -> list[int]:

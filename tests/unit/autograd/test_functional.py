@@ -131,3 +131,13 @@ def test_what_has_no_gradient_says_why() -> None:
         bp.grad(lambda v: bp.argmax(v))(x)
     with pytest.raises(bp.errors.GradientError, match=r"greater has no gradient, because"):
         bp.vjp(lambda v: v > 1, x)[1](None)
+
+
+@pytest.mark.parametrize("name", ["grad", "value_and_grad", "jacobian", "hessian"])
+def test_a_loss_in_place_of_a_function_is_refused(name: str) -> None:
+    x = bp.tensor([1.0, 2.0], requires_grad=True)
+    told = "grad" if name == "value_and_grad" else name
+    with pytest.raises(TypeError, match=rf"{told}: expected a function .* got Tensor, int\n"):
+        getattr(bp, name)((x * x).sum())
+    with pytest.raises(TypeError, match=rf"{told}: expected a function .* got function, Tensor\n"):
+        getattr(bp, name)(lambda x: (x * x).sum(), x)
