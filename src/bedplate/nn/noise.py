@@ -22,7 +22,7 @@ def dropout(
     >>> bp.nn.functional.dropout(bp.ones((3,)), 0.5, training=False).tolist()
     [1.0, 1.0, 1.0]
     """
-    return _source(generator).dropout(x, p) if training and p > 0 else x
+    return _source(generator).dropout(x, p) if training and p != 0 else x
 
 
 def _source(generator: Generator | None) -> Generator:

@@ -6,6 +6,7 @@ Those without data are lazy: a plan that reads `zeros(...)` folds it into its ke
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Any
 
 import numpy as np
@@ -263,13 +264,16 @@ def arange(
     start, stop    numbers; stop itself is left out
     requires_grad  gradients are computed for it
     returns        (ceil((stop - start) / step),), y[i] = start + i step
-    raises         ValueError if the step is 0; DTypeError for bool and complex
+    raises         ValueError if the step is 0 or a number is not finite; DTypeError for bool and
+                   complex
     >>> import bedplate as bp
     >>> bp.arange(3).tolist(), bp.arange(1.0, 2.0, 0.5).tolist()
     ([0, 1, 2], [1.0, 1.5])
     """
     bounds = (0, start) if stop is None else (start, stop)
     first, end, by = (_plain(number) for number in (*bounds, step))
+    if any(isinstance(number, float) and not math.isfinite(number) for number in (first, end, by)):
+        raise ValueError(f"arange: {first}, {end}, {by} are no finite start, stop and step")
     whole = all(isinstance(number, int) for number in (first, end, by))
     wanted = (int64 if whole else float32) if dtype is None else as_dtype(dtype)
     if wanted.kind not in "iuf":

@@ -137,6 +137,12 @@ def test_a_parameter_shares_no_history():
     assert parameter.is_leaf
 
 
+@pytest.mark.parametrize("p", [float("nan"), -0.1, 1.5])
+def test_dropout_refuses_what_is_no_probability(p):
+    with pytest.raises(ValueError, match="dropout: .*probability"):
+        nn.functional.dropout(tensor([1.0, 2.0]), p)
+
+
 def test_dropout_scales_and_rests_in_use():
     x = tensor(np.ones(10000, np.float32))
     dropout = nn.Dropout(0.25)

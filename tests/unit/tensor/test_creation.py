@@ -29,6 +29,12 @@ def test_arange(arguments: tuple[float, ...]) -> None:
     np.testing.assert_allclose(bp.arange(*arguments).numpy(), np.arange(*arguments), rtol=1e-6)
 
 
+@pytest.mark.parametrize("numbers", [(0.0, float("inf")), (float("nan"),), (0, 1, -float("inf"))])
+def test_arange_refuses_what_is_not_finite(numbers: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="arange: .* are no finite start, stop and step"):
+        bp.arange(*numbers)
+
+
 def test_arange_refuses() -> None:
     with pytest.raises(ValueError, match="step must not be 0"):
         bp.arange(0, 3, 0)
