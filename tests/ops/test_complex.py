@@ -356,7 +356,7 @@ def test_a_chain_of_complex_operations_is_one_kernel() -> None:
         (lambda z: bp.arange(3, dtype=bp.complex64), "arange: expected an integer or floating"),
         (lambda z: bp.imag(bp.ones(2)), "imag: no such op for this dtype"),
         (lambda z: bp.complex(z, 1.0), "complex: the parts must be real"),
-        (lambda z: bp.polar(z, 1.0), "complex: the parts must be real"),
+        (lambda z: bp.polar(z, 1.0), "polar: the parts must be real"),
         (lambda z: bp.as_real(bp.ones(2)), "as_real: the value is not complex"),
         (lambda z: bp.as_complex(bp.ones(2, dtype=bp.float16)), "no complex dtype has such parts"),
         (lambda z: bp.rope(z, bp.ones((2, 1)), bp.ones((2, 1))), "rope: no such op"),

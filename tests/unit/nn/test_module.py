@@ -139,7 +139,7 @@ def test_a_parameter_shares_no_history():
 
 @pytest.mark.parametrize("p", [float("nan"), -0.1, 1.5])
 def test_dropout_refuses_what_is_no_probability(p):
-    with pytest.raises(ValueError, match="dropout: .*probability"):
+    with pytest.raises(ValueError, match=r"dropout: .*probability"):
         nn.functional.dropout(tensor([1.0, 2.0]), p)
 
 

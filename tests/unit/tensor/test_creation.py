@@ -31,7 +31,7 @@ def test_arange(arguments: tuple[float, ...]) -> None:
 
 @pytest.mark.parametrize("numbers", [(0.0, float("inf")), (float("nan"),), (0, 1, -float("inf"))])
 def test_arange_refuses_what_is_not_finite(numbers: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match="arange: .* are no finite start, stop and step"):
+    with pytest.raises(ValueError, match=r"arange: .* are no finite start, stop and step"):
         bp.arange(*numbers)
 
 
