@@ -26,6 +26,7 @@ from typing import Any
 from bedplate.errors import GradientError
 from bedplate.graph.node import Attributes, Node
 from bedplate.graph.pending import LOCAL, ThreadState, user_site
+from bedplate.observer import hooks
 from bedplate.ops.build import number
 from bedplate.ops.record import NoGradient, Op
 
@@ -249,6 +250,8 @@ def _spread(entry: Any, grad: Any, grads: dict[Any, Any], wrap: Wrap, create: bo
             watcher.differentiated(entry, grad, found)
         finally:
             watcher.differentiating = before
+    if hooks.gradient is not None:
+        hooks.gradient(entry, found)
     for source, gradient in zip(entry.sources, found, strict=True):
         if source is not None and gradient is not None:
             known = grads.get(source)

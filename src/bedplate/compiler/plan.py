@@ -30,6 +30,7 @@ from bedplate.errors import InternalError
 from bedplate.graph.node import Node
 from bedplate.kernel.checks import watch
 from bedplate.memory import allocate
+from bedplate.observer import hooks
 
 ARENA, ERRORS, FIRST_INPUT = 0, 1, 2
 ERROR_WORDS = 8
@@ -121,7 +122,10 @@ class Plan:
                 return
             started = time.perf_counter()
             for task in tasks:
-                task.run(slots, line)
+                if hooks.host is None:
+                    task.run(slots, line)
+                else:
+                    _run_observed(task, slots, line)
             if config.debug >= 2:
                 self.native.region_seconds[regions - 1] += time.perf_counter() - started
         self.native.run(slots, first)
@@ -135,6 +139,15 @@ class Plan:
             f"{node.attributes['what']}: index {errors[2]} is out of range for size {errors[3]}\n"
             f"  used at {line(node)}"
         )
+
+
+def _run_observed(task: HostTask, slots: Any, line: LineOf) -> None:
+    begin = time.perf_counter_ns()
+    try:
+        task.run(slots, line)
+    finally:
+        if hooks.host is not None:
+            hooks.host(task, begin, time.perf_counter_ns())
 
 
 def double_bits(number: float) -> int:
@@ -171,12 +184,15 @@ def compile_plan(
     tasks = [[_task(x) for x in region if x.host is None] for region in regions]
     native = NativePlan(tasks, n_slots)
     stops = _stops(regions, bool(granted))
-    if not keep_steps:
-        _forget(regions, groups)
-    return Plan(
+    plan = Plan(
         native, n_inputs, n_scalars, output_bytes, results, arena_bytes, lowering.sites, regions,
         groups, steps, granted, stops,
     )  # fmt: skip
+    if hooks.planned is not None:
+        hooks.planned(plan, regions, lowering.buffers)
+    if not keep_steps:
+        _forget(regions, groups)
+    return plan
 
 
 def _forget(regions: list[list[Launch]], groups: list[Group]) -> None:
@@ -281,9 +297,20 @@ def _projections(groups: list[Group], roots: list[Node]) -> dict[Node, dict[int,
 def _task(launch: Launch) -> Task:
     words = [_word(word) for word in launch.words]
     compiled = launch.kernel.compile()
+    nodes = _members(launch.origin)
+    sites = tuple([node.site for node in nodes if node.site is not None])
+    wide = bool(nodes) and getattr(nodes[0].dtype, "itemsize", 4) >= 8
     return Task(
-        compiled, words, launch.items, launch.name, launch.flops, launch.nbytes, launch.weight_ns
-    )
+        compiled, words, launch.items, launch.name, launch.flops, launch.nbytes, launch.weight_ns,
+        sites=sites, wide=wide,
+    )  # fmt: skip
+
+
+def _members(group: Group | None) -> list[Node]:
+    """The nodes that a launch of a group computes, its epilogue's among them."""
+    if group is None:
+        return []
+    return group.members if group.epilogue is None else group.members + group.epilogue.members
 
 
 def _word(word: Any) -> Any:

@@ -24,6 +24,7 @@ from bedplate.devices import reference
 from bedplate.devices.cpu.runner import n_workers
 from bedplate.errors import CaptureError
 from bedplate.graph.node import Node, topological_order
+from bedplate.observer import hooks
 from bedplate.ops.record import REGISTRY
 
 PLAN_CACHE_SIZE = 256  # plans; a training loop needs a handful
@@ -181,7 +182,9 @@ def find_plan(signature: Signature, wishes: tuple[tuple[int, int], ...] = ()) ->
     wishes   pairs (result, input): the result may be written over the input
     """
     settings = tuple([getattr(config, name) for name in _SETTINGS])
-    key = (signature.key, settings, n_workers(), wishes)
+    key: Any = (signature.key, settings, n_workers(), wishes)
+    if hooks.plan_key is not None:
+        key = key, hooks.plan_key(signature)
     plan = _plans.get(key)
     if plan is not None:
         _plans.move_to_end(key)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from bedplate.kernel import cache, checks, codegen
 from bedplate.kernel.arguments import Convention
 from bedplate.kernel.target import Target
+from bedplate.observer import hooks
 
 
 class Compiled:
@@ -67,7 +69,10 @@ def load_code(text: str, symbol: str, target: Target) -> tuple[int, Any]:
         if found is None:
             image = cache.read(key)
             if image is None:
+                begin = time.perf_counter_ns()
                 image = codegen.make_object(text, target)
+                if hooks.generated is not None:
+                    hooks.generated(symbol, begin, time.perf_counter_ns())
                 cache.write(key, image)
             found = _loaded[key] = codegen.link(image, symbol)
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from bedplate.kernel.native import CheckedCompiled, Compiled, load_code
 from bedplate.kernel.target import Target, find_target, host
 from bedplate.kernel.trace import Tracer
 from bedplate.kernel.types import Type
+from bedplate.observer import hooks
 
 
 class Kernel:
@@ -133,8 +135,11 @@ class Kernel:
         if self._compiled is None:
             with codegen.lock:
                 if self._compiled is None:
+                    begin = time.perf_counter_ns()
                     self._compiled = self._compile_for(host())
                     self._ir = None  # large; traced again if asked for
+                    if hooks.compiled is not None:
+                        hooks.compiled(self.name, begin, time.perf_counter_ns())
         return self._compiled
 
     def _compile_for(self, target: Target) -> Compiled:

@@ -21,6 +21,7 @@ from bedplate.config import config
 from bedplate.devices.cpu import native
 from bedplate.devices.cpu.workers import kept, n_workers, workers
 from bedplate.errors import InternalError
+from bedplate.observer import hooks
 
 # Rough speed of one core, for the choice of chunks only: arithmetic and memory traffic.
 FLOPS_PER_NS = 50.0
@@ -48,6 +49,8 @@ class Task:
     nbytes     memory traffic of the whole task
     weight_ns  what the whole task takes on one core, where the rates of arithmetic and memory
                do not tell; all three 0: not known
+    sites      of the nodes that it computes: (code, instruction) of the lines that made them
+    wide       its elements have 8 bytes or more
     """
 
     compiled: Any
@@ -57,6 +60,8 @@ class Task:
     flops: float = 0.0
     nbytes: float = 0.0
     weight_ns: float = 0.0
+    sites: tuple[Any, ...] = ()
+    wide: bool = False
 
     @property
     def cost_ns(self) -> int:
@@ -116,6 +121,9 @@ class NativePlan:
         if config.debug >= 2:
             self._run_timed(address, limit, first, end)
             return
+        if hooks.run is not None:
+            hooks.run(self, address, first, end, limit)
+            return
         with self._lock:
             self._run(self._plan, address, first, end, limit)
 
@@ -152,6 +160,7 @@ class _Records:
         base = ctypes.addressof(self._words)
         starts = [base + 8 * sum(sizes[:n]) for n in range(len(sizes))]
         self.plan, self._region, self._task, self._patch, self._args = starts
+        self.first_task = starts[2]  # whoever times tasks finds their records from here
         self._base = base
         self._n_workers = n_workers
         self._n_slots = n_slots
