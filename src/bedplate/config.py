@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +82,7 @@ SETTINGS = (
     Setting("pending_nodes", 20000, "a thread's pending graph is run when it holds so many nodes"),
     Setting("pending_size", 256, "so is it when data of this many MiB has entered it"),
     Setting("fusion", True, "fuse element-wise ops, reductions and epilogues into single kernels"),
+    Setting("merging", True, "small launches of one kernel side by side run as one, over a table"),
     Setting("folding", True, "fold constant subgraphs"),
     Setting("cse", True, "merge equal subexpressions"),
     Setting("algebra", True, "value-exact algebraic rewrites"),
@@ -101,13 +102,22 @@ SETTINGS = (
 _BY_NAME = {s.name: s for s in SETTINGS}
 
 
-class Config(threading.local):
+class _Here(threading.local):
+    def __init__(self) -> None:
+        self.overrides: dict[str, Any] = {}
+
+
+_here = _Here()
+# one entry for each `with config(...)` block that is open in any thread: while there is none,
+# a setting is read without asking for this thread's
+_open: dict[object, None] = {}
+
+
+class Config:
     """The settings as seen by this thread."""
 
     _process: dict[str, Any] = {}
-
-    def __init__(self) -> None:
-        self._overrides: dict[str, Any] = {}
+    _groups: list[Callable[[], None]] = []  # what `settings_of` keeps is made anew after a change
 
     def __getattr__(self, name: str) -> Any:
         # a setting is found before, by its property
@@ -116,17 +126,21 @@ class Config(threading.local):
     @contextmanager
     def __call__(self, **changes: Any) -> Iterator[None]:
         _check(changes)
-        before = self._overrides
-        self._overrides = {**before, **changes}
+        before, block = _here.overrides, object()
         try:
+            _open[block] = None
+            _here.overrides = {**before, **changes}
             yield
         finally:
-            self._overrides = before
+            _here.overrides = before
+            _open.pop(block, None)
 
     def set(self, **changes: Any) -> None:
         """Change settings for the whole process."""
         _check(changes)
         Config._process.update(changes)
+        for renew in Config._groups:
+            renew()
 
 
 def _check(changes: dict[str, Any]) -> None:
@@ -145,16 +159,36 @@ def _from_environment() -> dict[str, Any]:
 
 
 def _reader(name: str) -> property:
-    # kernels are launched and memory is allocated by what this returns: 0.1 us
+    # kernels are launched and memory is allocated by what this returns: 0.07 us
     process = Config._process
 
     def read(self: Config) -> Any:
-        overrides = self._overrides
-        if overrides and name in overrides:
-            return overrides[name]
+        if _open and name in _here.overrides:
+            return _here.overrides[name]
         return process[name]
 
     return property(read)
+
+
+def settings_of(*names: str) -> Callable[[], tuple[Any, ...]]:
+    """A function that gives the values of some settings as seen by the calling thread.
+
+    cost  0.05 us, however many there are, while no `with config(...)` block is open
+    """
+    kept: tuple[Any, ...] = ()
+
+    def renew() -> None:
+        nonlocal kept
+        kept = tuple([Config._process[name] for name in names])
+
+    def read() -> tuple[Any, ...]:
+        if _open:
+            return tuple([getattr(config, name) for name in names])
+        return kept
+
+    renew()
+    Config._groups.append(renew)
+    return read
 
 
 Config._process.update(_from_environment())
