@@ -1,0 +1,1 @@
+"""Inspection: what a step costs in time and memory, by kernel, module, kind and source line."""
