@@ -16,11 +16,12 @@ opened region is never slower than the caller alone but for the cost of opening.
 
 Records, as 64-bit words:
 
-    plan     pool, regions, patches, number of patches, cost in ns
+    plan     pool, regions, patches, number of patches, cost in ns of the regions worth sharing
     region   tasks, number of tasks, number of chunks, cost in ns
     task     function, args, items, first chunk, number of chunks
     patch    address of a word, slot, offset: word = slots[slot] + offset
     start    pool, index of the worker
+    call     plan, slots, first region, last region (excluded), limit of workers
     pool     each word at the head of a cache line, so that waiting for one disturbs no other
 
 cost     an opened region costs the caller about 1 us while the workers are awake; waking a
@@ -69,6 +70,7 @@ N_POOL_WORDS = 10
 LINE_BYTES = 128  # two lines: the adjacent one is often prefetched along
 
 PLAN_WORDS, REGION_WORDS, TASK_WORDS, PATCH_WORDS, START_WORDS = 5, 4, 5, 3, 2
+CALL_WORDS = 5
 
 OPEN = 1 << 20  # of the gate; the bits below count the workers inside
 # The least cost (of the caller alone) for which a region is opened: handing over through the
@@ -209,13 +211,13 @@ def worker_main(start: ptr(i64)):
 
 
 @kernel
-def run_plan(plan: ptr(i64), slots: ptr(i64), first: i64, last: i64, limit: i64):
+def run_plan(call: ptr(i64)):
     """Patch the words of a plan, then run its regions first..last with up to `limit` workers.
 
-    plan    the record (see the head of this file)
-    slots   addresses that the patches refer to
-    limit   workers, the caller included; 1 runs everything on the caller
+    call    the record: one argument, because each takes 0.1 us on its way from Python
     """
+    plan, slots = word_pointer(call, 0, i64), word_pointer(call, 1, i64)
+    first, last, limit = word_int(call, 2), word_int(call, 3), word_int(call, 4)
     for number in loop(word_int(plan, 3)):
         patch = word_pointer(plan, 2, i64) + number * PATCH_WORDS
         store(word_pointer(patch, 0, i64), load(slots + word_int(patch, 1)) + word_int(patch, 2))

@@ -21,14 +21,24 @@ from bedplate.config import config
 from bedplate.devices.cpu import native
 from bedplate.devices.cpu.workers import kept, n_workers, workers
 from bedplate.errors import InternalError
+from bedplate.kernel import f32
+from bedplate.kernel.target import host
 from bedplate.observer import hooks
 
-# Rough speed of one core, for the choice of chunks only: arithmetic and memory traffic.
-FLOPS_PER_NS = 50.0
+# Rough speed of one core, for the choice of chunks and of who runs them only: arithmetic for each
+# lane of a float32 vector (two multiply-adds a cycle make 12 at 3 GHz; small kernels reach half of
+# it: 6.1 in a product of 32x64x64), and memory traffic.
+FLOPS_PER_NS_AND_LANE = 6.0
 BYTES_PER_NS = 15.0
 CHUNK_NS = 4_000  # taking a chunk costs 0.1-0.2 us
 CHUNKS_PER_WORKER = 64
 UNKNOWN_NS = 100_000
+
+
+@functools.cache
+def flops_per_ns() -> float:
+    """About what one core of this machine computes."""
+    return FLOPS_PER_NS_AND_LANE * host().lanes(f32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,7 @@ class Task:
     nbytes     memory traffic of the whole task
     weight_ns  what the whole task takes on one core, where the rates of arithmetic and memory
                do not tell; all three 0: not known
+    parts      the tasks that it stands for, if it runs several by a table
     sites      of the nodes that it computes: (code, instruction) of the lines that made them
     wide       its elements have 8 bytes or more
     """
@@ -60,6 +71,7 @@ class Task:
     flops: float = 0.0
     nbytes: float = 0.0
     weight_ns: float = 0.0
+    parts: tuple[Task, ...] = ()
     sites: tuple[Any, ...] = ()
     wide: bool = False
 
@@ -70,7 +82,7 @@ class Task:
             return 0
         if not self.flops and not self.nbytes and not self.weight_ns:
             return UNKNOWN_NS
-        return int(max(self.weight_ns, self.flops / FLOPS_PER_NS, self.nbytes / BYTES_PER_NS))
+        return int(max(self.weight_ns, self.flops / flops_per_ns(), self.nbytes / BYTES_PER_NS))
 
     def n_chunks(self, n_workers: int) -> int:
         """Into how many chunks the items are cut: enough to balance, each worth taking."""
@@ -96,7 +108,8 @@ class NativePlan:
         self._lock = threading.Lock()
         self._records = _Records(regions, self.n_workers, n_slots)
         self._run = _run_plan()
-        self._plan = self._records.plan
+        self._call = (ctypes.c_int64 * native.CALL_WORDS)()
+        self._call_address = ctypes.addressof(self._call)
         self._n_regions = len(regions)
         self._is_shared = self.n_workers > 1 and self._records.cost_ns >= native.WORTH_SHARING_NS
         _plans.add(self)
@@ -124,16 +137,20 @@ class NativePlan:
         if hooks.run is not None:
             hooks.run(self, address, first, end, limit)
             return
+        self.call(address, first, end, limit)
+
+    def call(self, address: int, first: int, end: int, limit: int) -> None:
+        """The native call: regions first..end with up to `limit` workers."""
         with self._lock:
-            self._run(self._plan, address, first, end, limit)
+            _pack(self._call, 0, self._records.plan, address, first, end, limit)
+            self._run(self._call_address)
 
     def _run_timed(self, address: int, limit: int, first: int, end: int) -> None:
         seconds = self.region_seconds[:first]
-        with self._lock:
-            for region in range(first, end):
-                before = time.perf_counter()
-                self._run(self._records.plan, address, region, region + 1, limit)
-                seconds.append(time.perf_counter() - before)
+        for region in range(first, end):
+            before = time.perf_counter()
+            self.call(address, region, region + 1, limit)
+            seconds.append(time.perf_counter() - before)
         self.region_seconds = seconds
 
     def after_fork(self) -> None:
@@ -188,7 +205,7 @@ class _Records:
             n_chunks += count
             cost_ns += task.cost_ns
         self._region = self._put(self._region, first_task, len(tasks), n_chunks, cost_ns)
-        return cost_ns if n_chunks > 1 else 0
+        return cost_ns if n_chunks > 1 and cost_ns >= native.WORTH_SHARING_NS else 0
 
     def _add_words(self, task: Task) -> None:
         for word in task.words:
@@ -206,8 +223,7 @@ class _Records:
 
 @functools.cache
 def _run_plan() -> Any:
-    words = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64]
-    return ctypes.CFUNCTYPE(None, *words)(kept(native.run_plan).address)
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(kept(native.run_plan).address)
 
 
 def _address(slots: Any) -> int:
@@ -216,6 +232,7 @@ def _address(slots: Any) -> int:
     return slots.__array_interface__["data"][0]
 
 
+_pack = struct.Struct(f"{native.CALL_WORDS}q").pack_into
 _plans: weakref.WeakSet[NativePlan] = weakref.WeakSet()
 
 
