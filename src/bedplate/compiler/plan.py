@@ -22,6 +22,7 @@ from bedplate.compiler.groups import Group
 from bedplate.compiler.host import HostTask, place_of
 from bedplate.compiler.lower import Lowering
 from bedplate.compiler.memory_plan import plan_memory
+from bedplate.compiler.merge import merged_tasks
 from bedplate.compiler.passes.pipeline import Step, run_passes
 from bedplate.compiler.schedule import allow_overwriting, checked_regions, schedule
 from bedplate.config import config
@@ -181,8 +182,7 @@ def compile_plan(
     granted = _granted(regions, wishes, results, lowering, final, access)
     arena_bytes = plan_memory(regions)
     n_slots = FIRST_INPUT + n_inputs + len(output_bytes) + n_scalars
-    tasks = [[_task(x) for x in region if x.host is None] for region in regions]
-    native = NativePlan(tasks, n_slots)
+    native = NativePlan([_tasks(region) for region in regions], n_slots)
     stops = _stops(regions, bool(granted))
     plan = Plan(
         native, n_inputs, n_scalars, output_bytes, results, arena_bytes, lowering.sites, regions,
@@ -292,6 +292,12 @@ def _projections(groups: list[Group], roots: list[Node]) -> dict[Node, dict[int,
         if node.op.name == "output":
             found.setdefault(node.inputs[0], {})[node.attributes["index"]] = node
     return found
+
+
+def _tasks(region: list[Launch]) -> list[Task]:
+    launches = [launch for launch in region if launch.host is None]
+    tasks = [_task(launch) for launch in launches]
+    return merged_tasks(launches, tasks) if config.merging else tasks
 
 
 def _task(launch: Launch) -> Task:

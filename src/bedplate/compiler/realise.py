@@ -30,7 +30,7 @@ from bedplate.ops.record import REGISTRY
 PLAN_CACHE_SIZE = 256  # plans; a training loop needs a handful
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 _lock = threading.RLock()
-_SETTINGS = ("fusion", "folding", "cse", "algebra", "check")
+_SETTINGS = ("fusion", "merging", "folding", "cse", "algebra", "check")
 
 
 def realise(nodes: list[Node]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from bedplate.dtypes import float32, float64
 from bedplate.errors import GradientError
 from bedplate.optim.optimizer import as_floats
-from bedplate.tensor import Tensor, isfinite, no_grad, where
+from bedplate.tensor import Tensor, isfinite, no_grad, stack, where
 
 
 def grad_norm(grads: Iterable[Tensor]) -> Tensor:
@@ -22,14 +22,12 @@ def grad_norm(grads: Iterable[Tensor]) -> Tensor:
     grads = [as_floats(g) for g in grads]
     scales = [g.abs().max() for g in grads if g.dtype is float64 and g.size]
     scale = _largest(scales) if scales else None
-    total = None
-    for g in grads:
-        wide = g.astype(float64)
-        wide = wide if scale is None else wide / scale
-        squares = (wide * wide).sum()
-        total = squares if total is None else total + squares
-    if total is None:
+    if not grads:
         raise GradientError("grad_norm: got no gradients\n  call backward() first")
+    wide = [g.astype(float64) for g in grads]
+    wide = wide if scale is None else [g / scale for g in wide]
+    # side by side, then added: a chain of additions would wait for one gradient after another
+    total = stack([(g * g).sum() for g in wide]).sum()
     return total.sqrt() if scale is None else total.sqrt() * scale
 
 
