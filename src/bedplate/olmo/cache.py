@@ -1,8 +1,9 @@
 """Cache: the keys and values of the positions seen so far, by layer.
 
-Slots grow in steps, in a layer with a window up to that many and no more: position p lies in
-slot p % slots, once all are in use over the one that just left the window. Keys are kept as
-they were turned, by their absolute positions.
+Slots double when they run short, in a layer with a window up to that many and no more: position p
+lies in slot p % slots, once all are in use over the one that just left the window. Keys are kept
+as they were turned, by their absolute positions. A new token writes its own slot and nothing else
+(`update_slice` in place), and attention reads as many slots as there are positions.
 
 Letters in the comments: B batch, T new positions, S positions seen, C slots, H query heads,
 K key/value heads, G = H / K, d head_dim.
@@ -17,16 +18,30 @@ import numpy as np
 from bedplate.errors import ShapeError
 from bedplate.nn.attention import attention
 from bedplate.olmo.config import Config
-from bedplate.tensor import Tensor, arange, concat, take, tensor, where, zeros
+from bedplate.tensor import Tensor, concat, take, tensor, update_slice, zeros
 
-GROWTH = 256  # slots by which a cache grows: each size is captured anew, and all are read
+# The fewest slots of a layer; each doubling is captured anew, and slots that are not in use are
+# never read. At 256 a cache is a small part of what a model of that size weighs.
+LEAST_SLOTS = 256
+
+
+def grown(n_positions: int) -> int:
+    """The number of slots for so many positions: LEAST_SLOTS, doubled as often as need be."""
+    n_slots = LEAST_SLOTS
+    while n_slots < n_positions:
+        n_slots *= 2
+    return n_slots
 
 
 class LayerCache:
-    """One layer's keys and values, each (B, K, C, d)."""
+    """One layer's keys and values, each (B, K, C, d).
 
-    def __init__(self, window: int | None) -> None:
+    room   positions for which there are slots from the start
+    """
+
+    def __init__(self, window: int | None, room: int = 0) -> None:
         self.window = window
+        self.room = room
         self.length = 0  # positions seen
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
@@ -63,7 +78,7 @@ class LayerCache:
     def _keep(self, k: Tensor, v: Tensor, positions: np.ndarray) -> None:
         """Store the last positions, each in its slot."""
         end = int(positions[-1]) + 1
-        n_slots = self._bounded(math.ceil(end / GROWTH) * GROWTH)
+        n_slots = self._bounded(grown(max(end, self.room)))
         source = np.zeros(n_slots, np.int64)  # a slot not yet in use may hold anything finite
         kept = positions[-n_slots:]
         source[kept % n_slots] = np.arange(len(positions))[-n_slots:]
@@ -75,7 +90,7 @@ class LayerCache:
 
     def reserve(self) -> None:
         """Make sure that there is a slot for the next position."""
-        more = self._bounded(self.length + GROWTH) - self.n_slots
+        more = self._bounded(grown(self.length + 1)) - self.n_slots
         if self.keys is not None and self.length == self.n_slots and more > 0:
             batch, heads, _, size = self.keys.shape
             fresh = zeros((batch, heads, more, size), dtype=self.keys.dtype)
@@ -85,28 +100,30 @@ class LayerCache:
 
 def decode_layer(
     q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, position: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Tensor:
     """Attention of one new position over a layer's slots, as ops alone, so it can be captured.
 
     q             (B, H, 1, d)
     k, v          (B, K, 1, d)
-    keys, values  (B, K, C, d)
+    keys, values  (B, K, C, d); the new position is written into them
     position      () int64
-    returns       (B, H, 1, d), and the slots with the new position in
+    returns       (B, H, 1, d)
     """
-    n_slots = keys.shape[2]
-    slots = arange(n_slots)
-    here = (slots == position % n_slots).reshape((n_slots, 1))
-    keys, values = where(here, k, keys), where(here, v, values)
+    slot = position % keys.shape[2]
+    keys.assign(update_slice(keys, k, slot, axis=2))
+    values.assign(update_slice(values, v, slot, axis=2))
     # as many as there are positions; all of them once the last slot was filled
-    return attention(q, keys, values, causal=False, length=position + 1), keys, values
+    return attention(q, keys, values, causal=False, length=position + 1)
 
 
 class Cache:
-    """The caches of all layers, and how many positions they have seen."""
+    """The caches of all layers, and how many positions they have seen.
 
-    def __init__(self, config: Config) -> None:
-        self.layers = [LayerCache(config.window(layer)) for layer in range(config.n_layers)]
+    room   positions for which there are slots from the start
+    """
+
+    def __init__(self, config: Config, room: int = 0) -> None:
+        self.layers = [LayerCache(config.window(layer), room) for layer in range(config.n_layers)]
         self.length = 0
 
     def begin(self, n_new: int) -> None:

@@ -1,7 +1,7 @@
 """Generation: tokens one after the other, with a key/value cache.
 
 The prompt passes through the model in pieces; then each new token passes alone. That step is
-captured once: its shapes do not change, but for the slots of full layers, which grow in steps.
+captured once: its shapes do not change, but for the slots of full layers, which double.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from bedplate.dtypes import float32
 from bedplate.errors import CheckpointError, SettingError, ShapeError
-from bedplate.olmo.cache import GROWTH, Cache, decode_layer
+from bedplate.olmo.cache import Cache, decode_layer, grown
 from bedplate.olmo.ids import id_array
 from bedplate.tensor import Tensor, jit, no_grad, take, tensor
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the model calls this file
     from bedplate.olmo.model import Attention, Layer, Olmo3
 
 LARGEST_SEED = 1 << 64
+FIRST_SLOTS = 1024  # of a short prompt whose continuation may be long
 PREFILL_PIECE = 1024  # tokens of a prompt at a time: bounds the memory for their scores
 
 
@@ -173,8 +174,10 @@ class _Decoder:
 
     def __init__(self, model: Olmo3, prompt: np.ndarray, n_positions: int) -> None:
         self._model = model
-        self._cache = Cache(model.config)
-        self._kinds = model.tables(0, math.ceil(n_positions / GROWTH) * GROWTH)
+        # as many slots as there will be positions, unless that is far off: they take memory
+        room = min(n_positions, max(2 * prompt.shape[1], FIRST_SLOTS))
+        self._cache = Cache(model.config, room)
+        self._kinds = model.tables(0, grown(n_positions))
         self._step = captured_step(model)
         self.logits = self._prefill(prompt)
 
@@ -196,9 +199,7 @@ class _Decoder:
             slots = [t for layer in cache.layers for t in (layer.keys, layer.values)]
             tables = [table for kind in sorted(self._kinds) for table in self._kinds[kind]]
             position = tensor(np.array(cache.length))
-            logits, *slots = self._step(tensor(chosen[:, None]), position, *tables, *slots)
-            for index, layer in enumerate(cache.layers):
-                layer.keys, layer.values = slots[2 * index], slots[2 * index + 1]
+            logits = self._step(tensor(chosen[:, None]), position, *tables, *slots)
             cache.end(1)
             self.logits = logits.numpy()
 
@@ -222,12 +223,13 @@ def captured_step(model: Olmo3) -> Callable[..., Any]:
     return step
 
 
-def _step(model: Any, ids: Tensor, position: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
-    """One token a row through all layers: logits (B, V), then keys and values by layer.
+def _step(model: Any, ids: Tensor, position: Tensor, *inputs: Tensor) -> Tensor:
+    """One token a row through all layers: logits (B, V).
 
     ids        (B, 1)
     position   () int64
-    inputs     cosines and sines by layer type in sorted order, then keys and values by layer
+    inputs     cosines and sines by layer type in sorted order, then keys and values by layer,
+               into which the new position is written
     """
     kinds = sorted(model.config.rope)
     row = position.reshape((1,))
@@ -235,13 +237,11 @@ def _step(model: Any, ids: Tensor, position: Tensor, *inputs: Tensor) -> tuple[T
     tables = {kind: (rows[2 * i], rows[2 * i + 1]) for i, kind in enumerate(kinds)}
     slots = inputs[2 * len(kinds) :]
     x = model.model.embed_tokens(ids)  # (B, 1, D)
-    new_slots: list[Tensor] = []
     for index, layer in enumerate(model.model.layers):
         kind = model.config.layer_types[index]
         held = slots[2 * index], slots[2 * index + 1]
-        x, keys, values = _layer_step(layer, x, tables[kind], held, position)
-        new_slots += [keys, values]
-    return _last(model.lm_head(model.model.norm(x))), *new_slots
+        x = _layer_step(layer, x, tables[kind], held, position)
+    return _last(model.lm_head(model.model.norm(x)))
 
 
 def _layer_step(
@@ -250,9 +250,9 @@ def _layer_step(
     tables: tuple[Tensor, Tensor],
     slots: tuple[Tensor, Tensor],
     position: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Tensor:
     attention: Attention = layer.self_attn
     q, k, v = attention.heads(x, tables)  # (B, H, 1, d), (B, K, 1, d) twice
-    y, keys, values = decode_layer(q, k, v, *slots, position)
+    y = decode_layer(q, k, v, *slots, position)
     x = x + layer.post_attention_layernorm(attention.join(y))
-    return x + layer.post_feedforward_layernorm(layer.mlp(x)), keys, values
+    return x + layer.post_feedforward_layernorm(layer.mlp(x))

@@ -13,6 +13,7 @@ import bedplate.ops.custom_kernel
 import bedplate.ops.fourier.fft
 import bedplate.ops.image.resampling
 import bedplate.ops.indexing.searching
+import bedplate.ops.indexing.update_slice
 import bedplate.ops.linalg.determinants
 import bedplate.ops.linalg.diagonals
 import bedplate.ops.linalg.eigen

@@ -35,6 +35,7 @@ from bedplate.ops.indexing.indexed import (
     scatter_reduce,
 )
 from bedplate.ops.indexing.searching import argwhere, count_nonzero, masked_select, nonzero
+from bedplate.ops.indexing.update_slice import update_slice
 from bedplate.ops.linalg.determinants import logdet
 from bedplate.ops.linalg.diagonals import block_diag, diag, diag_embed
 from bedplate.ops.linalg.diagonals import diagonal_ as diagonal
@@ -219,6 +220,7 @@ argwhere = public(argwhere, __name__)
 count_nonzero = public(count_nonzero, __name__)
 masked_select = public(masked_select, __name__)
 nonzero = public(nonzero, __name__)
+update_slice = public(update_slice, __name__)
 logdet = public(logdet, __name__)
 block_diag = public(block_diag, __name__)
 diag = public(diag, __name__)
@@ -524,6 +526,7 @@ class Methods(Operators):
     unique_values = unique_values
     unsqueeze = expand_dims
     unstack = unstack
+    update_slice = update_slice
     var = var
     vdot = vdot
     vecdot = vecdot
@@ -740,6 +743,7 @@ __all__ = [
     "unique_inverse",
     "unique_values",
     "unstack",
+    "update_slice",
     "var",
     "vdot",
     "vecdot",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bedplate.errors import CheckpointError
-from bedplate.olmo.cache import GROWTH, Cache
+from bedplate.olmo.cache import LEAST_SLOTS, Cache
 from bedplate.olmo.generation import Sampling, captured_step, sample
 from bedplate.tensor import no_grad
 
@@ -87,11 +87,11 @@ def test_sliding_layers_take_constant_memory(small_model):
 def test_decoding_past_the_growth_of_full_layers(small_model):
     """B70"""
     model = small_model("float64")
-    prompt = (np.arange(GROWTH - 2) % 64)[None]
+    prompt = (np.arange(LEAST_SLOTS - 2) % 64)[None]
     tokens = model.generate(prompt, max_new_tokens=5).numpy()
     with no_grad():
-        logits = model(tokens[:, :-1]).numpy()[:, GROWTH - 3 :]
-    assert (logits.argmax(axis=2) == tokens[:, GROWTH - 2 :]).all()
+        logits = model(tokens[:, :-1]).numpy()[:, LEAST_SLOTS - 3 :]
+    assert (logits.argmax(axis=2) == tokens[:, LEAST_SLOTS - 2 :]).all()
 
 
 def test_a_single_row_stays_a_single_row(small_model):
