@@ -87,7 +87,8 @@ from bedplate.tensor import (
 from bedplate.tensor.functions import *
 
 if TYPE_CHECKING:
-    from bedplate import data, kernel, memory, nn, olmo, optim
+    from bedplate import data, inspect, kernel, memory, nn, olmo, optim
+    from bedplate.inspect import profile
     from bedplate.tensor import fft, linalg, special
 
 __version__ = "0.1.0"
@@ -139,6 +140,7 @@ __all__ = [
     "hessian",
     "iinfo",
     "inf",
+    "inspect",
     "int8",
     "int16",
     "int32",
@@ -161,6 +163,7 @@ __all__ = [
     "ones",
     "optim",
     "pi",
+    "profile",
     "promote",
     "random",
     "result_type",

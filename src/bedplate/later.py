@@ -6,9 +6,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-NAMES = {"kaiming_init": "nn"}  # names of the top level that such a part defines
+# names of the top level that such a part defines
+NAMES = {"kaiming_init": "nn", "profile": "inspect"}
 SPACES = ("fft", "linalg", "special")  # functions of the tensor floor under a name of their own
-PARTS = ("cli", "compiler", "data", "kernel", "memory", "nn", "olmo", "optim")
+PARTS = ("cli", "compiler", "data", "inspect", "kernel", "memory", "nn", "olmo", "optim")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,1 +1,1 @@
-"""The command line: train, generate, doctor."""
+"""The command line: train, generate, doctor, profile."""

@@ -19,6 +19,7 @@ import typer
 
 from bedplate.cli.doctor import doctor
 from bedplate.cli.generate import generate
+from bedplate.cli.profile import profile
 from bedplate.cli.train import train
 from bedplate.errors import DeviceError, OutOfMemoryError, UserError
 
@@ -27,7 +28,7 @@ _CLICK_ERROR = cast(type[Exception], typer.BadParameter.__mro__[2])
 
 app = typer.Typer(
     name="bedplate",
-    help="Train OLMo 3 models, generate text, look at this machine.",
+    help="Train OLMo 3 models, generate text, look at this machine, profile a script.",
     epilog="bedplate COMMAND --help shows examples.",
     no_args_is_help=True,
     add_completion=False,
@@ -50,12 +51,14 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Train OLMo 3 models, generate text, look at this machine."""
+    """Train OLMo 3 models, generate text, look at this machine, profile a script."""
 
 
 app.command()(train)
 app.command()(generate)
 app.command()(doctor)
+# what follows the script is the script's own
+app.command(context_settings={"allow_interspersed_args": False})(profile)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The limits of this machine, measured: multiply-adds a second, and bytes a second by where they lie.
+"""The limits of this machine, measured: multiply-adds a second, bytes a second by where they lie.
 
 Arithmetic is chains of multiply-adds that never leave the registers. Memory is a copy, or a plain
 reading, of buffers that fit a level of the caches, or none. Both with one worker and with all.
@@ -177,7 +177,18 @@ def measure() -> Machine:
     with config(threads=False):
         one = _measure(1)
     count = n_workers()
-    return Machine(one, _measure(count) if count > 1 else one)
+    return Machine(one, _no_less(_measure(count), one) if count > 1 else one)
+
+
+def _no_less(found: Limits, one: Limits) -> Limits:
+    """All workers together are no slower than one, whoever else uses the machine just now."""
+    flops = {size: max(rate, one.flops[size]) for size, rate in found.flops.items()}
+    rates = [
+        Bandwidth(b.nbytes, max(b.copy, one.bandwidth(b.nbytes)),
+                  max(b.read, one.bandwidth(b.nbytes, True)))
+        for b in found.bandwidths
+    ]  # fmt: skip
+    return Limits(found.workers, flops, rates)
 
 
 def _measure(workers: int) -> Limits:

@@ -4,9 +4,20 @@ from bedplate.memory.allocator import (
     Block,
     ForeignBlock,
     allocate,
+    allocate_all,
     line_of,
+    observe_blocks,
     readable,
     release_cache,
 )
 
-__all__ = ["Block", "ForeignBlock", "allocate", "line_of", "readable", "release_cache"]
+__all__ = [
+    "Block",
+    "ForeignBlock",
+    "allocate",
+    "allocate_all",
+    "line_of",
+    "observe_blocks",
+    "readable",
+    "release_cache",
+]

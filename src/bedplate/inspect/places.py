@@ -1,0 +1,196 @@
+"""Places: for each node the line, the module and the phase of the step that it comes from.
+
+A `Site` is what `Node.site` is anyway, (code, instruction), and carries the path of the module that
+was running and the phase: forward, backward or optimiser. The nodes of a gradient have the line and
+the module of the operation that it is the gradient of. The lines of `bedplate.olmo` count as lines
+of the user: who profiles a model wants to see inside it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from bedplate.autograd import tape
+from bedplate.graph.node import Node
+from bedplate.graph.pending import PACKAGE
+from bedplate.memory import line_of
+from bedplate.nn import Module
+from bedplate.optim.optimizer import Optimizer
+
+FORWARD, BACKWARD, OPTIMISER = "forward", "backward", "optimiser"
+MODELS = PACKAGE + "olmo" + os.sep
+MAX_SEARCHES = 20  # for the module that a called one is a part of; each looks at all objects
+
+
+class Site(tuple[Any, int]):
+    """(code, instruction), with the module path and the phase."""
+
+    module: str
+    phase: str
+
+    def __new__(cls, code: Any, instruction: int, module: str, phase: str) -> Site:
+        site = super().__new__(cls, (code, instruction))
+        site.module = module
+        site.phase = phase
+        return site
+
+
+def module_of(site: Any) -> str:
+    """The module path of a site, "" if there is none."""
+    return getattr(site, "module", "")
+
+
+def phase_of(site: Any) -> str:
+    return getattr(site, "phase", FORWARD)
+
+
+def shown_line(site: Any) -> str:
+    """`file:line` with the file as seen from the working folder, or from the package."""
+    line = line_of(site)
+    for prefix, short in ((os.getcwd() + os.sep, ""), (PACKAGE, "bedplate" + os.sep)):
+        if line.startswith(prefix):
+            return short + line[len(prefix) :]
+    return line
+
+
+def _is_shown(filename: str) -> bool:
+    return not filename.startswith((PACKAGE, "<frozen")) or filename.startswith(MODELS)
+
+
+class _Here(threading.local):
+    def __init__(self) -> None:
+        self.modules: list[str] = []
+        self.optimisers: list[str] = []
+
+
+Span = Callable[[str, int, int], None]
+
+
+class Places:
+    """Marks sites while it is installed.
+
+    span  told the name, begin and end of each module call and update
+    """
+
+    def __init__(self, span: Span) -> None:
+        self._here = _Here()
+        self._span = span
+        self._names: weakref.WeakKeyDictionary[Module, str] = weakref.WeakKeyDictionary()
+        self.roots: weakref.WeakKeyDictionary[Module, str] = weakref.WeakKeyDictionary()
+        self.optimisers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._searches = 0
+        self._shown: dict[str, bool] = {}
+        self._plain = Module.__call__, Optimizer._begin, Optimizer._update
+
+    # ---- what the hooks call
+
+    def site(self, frame: Any) -> Site | None:
+        """The site of the innermost line that is the user's, or a model's."""
+        shown = self._shown
+        here = self._here
+        inside = here.optimisers or here.modules
+        phase = OPTIMISER if here.optimisers else FORWARD
+        while frame is not None:
+            code = frame.f_code
+            if code is tape.walk.__code__:
+                phase = BACKWARD
+            filename = code.co_filename
+            known = shown.get(filename)
+            if known is None:
+                known = shown[filename] = _is_shown(filename)
+            if known:
+                return Site(code, frame.f_lasti, inside[-1] if inside else "", phase)
+            frame = frame.f_back
+        return None
+
+    def gradient(self, entry: Any, gradients: Iterable[Any]) -> None:
+        """Mark the nodes of the gradients of a tape's entry."""
+        output = entry.output[0] if isinstance(entry.output, tuple) else entry.output
+        origin = getattr(output, "site", None)
+        if origin is None:
+            return
+        site = Site(origin[0], origin[1], module_of(origin), BACKWARD)
+        stack = [getattr(gradient, "_node", gradient) for gradient in gradients]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, Node) and node.site is None and node.block is None:
+                node.site = site
+                stack.extend(node.inputs)
+
+    # ---- modules and optimisers, which stand above the floors that have hooks
+
+    def install(self) -> None:
+        """Know which module runs: the calls of modules and the work of optimisers are wrapped."""
+        call, begin_step, update = self._plain
+        places = self
+
+        def observed_call(self: Module, *inputs: Any, **options: Any) -> Any:
+            here = places._here
+            name = places._name(self, here.modules)
+            return places._inside(here.modules, name, call, (self, *inputs), options)
+
+        def observed_begin(self: Optimizer) -> Any:
+            return places._stepping(self, begin_step, (self,))
+
+        def observed_update(self: Optimizer, shared: Any) -> None:
+            places._stepping(self, update, (self, shared))
+
+        Module.__call__ = observed_call
+        Optimizer._begin, Optimizer._update = observed_begin, observed_update
+        self.search()
+
+    def restore(self) -> None:
+        """Call modules and optimisers as before."""
+        Module.__call__, Optimizer._begin, Optimizer._update = self._plain
+
+    def _stepping(self, optimiser: Optimizer, function: Any, arguments: tuple[Any, ...]) -> Any:
+        self.optimisers.add(optimiser)
+        name = f"{type(optimiser).__name__}.step"
+        return self._inside(self._here.optimisers, name, function, arguments, {})
+
+    def _inside(
+        self, stack: list[str], name: str, function: Any, arguments: tuple[Any, ...], options: Any
+    ) -> Any:
+        """Call a function with its name on a stack, and tell how long it took."""
+        stack.append(name)
+        begin = time.perf_counter_ns()
+        try:
+            return function(*arguments, **options)
+        finally:
+            stack.pop()
+            self._span(name, begin, time.perf_counter_ns())
+
+    def _name(self, module: Module, stack: list[str]) -> str:
+        name = self._names.get(module)
+        if name is None and not stack and self._searches < MAX_SEARCHES:
+            self.search()
+            name = self._names.get(module)
+        if name is None:
+            kind = type(module).__name__
+            name = f"{stack[-1]}.{kind}" if stack else kind
+            if not stack:
+                self._add_root(module)
+        return name
+
+    def search(self) -> None:
+        """Find all modules and optimisers that there are, and name their parts by their paths."""
+        self._searches += 1
+        found = [x for x in gc.get_objects() if isinstance(x, Module | Optimizer)]
+        modules = [x for x in found if isinstance(x, Module)]
+        self.optimisers.update(x for x in found if isinstance(x, Optimizer))
+        parts = {id(child) for module in modules for _, child in module.named_children()}
+        for module in modules:
+            if id(module) not in parts and module not in self.roots:
+                self._add_root(module)
+
+    def _add_root(self, module: Module) -> None:
+        kind = type(module).__name__
+        self.roots[module] = kind
+        for path, part in module.named_modules():
+            self._names.setdefault(part, f"{kind}.{path}".rstrip("."))

@@ -1,0 +1,187 @@
+"""The report as text: tables of at most a hundred columns, which a pipe takes as well."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bedplate.inspect.ledger import KINDS
+from bedplate.inspect.places import BACKWARD, FORWARD, OPTIMISER
+from bedplate.memory import readable
+
+if TYPE_CHECKING:  # the report makes its own text
+    from bedplate.inspect.report import KernelRow, MemoryTable, ModuleRow, Report
+
+TOP = 20
+MAX_LINES = 4  # source lines of a fused kernel that are shown
+PHASES = (FORWARD, BACKWARD, OPTIMISER)
+
+
+def report_text(report: Report, top: int = TOP) -> str:
+    """All tables, the longest rows first, at most `top` in each."""
+    sections = [_spent(report), _limits(report), _kernels(report, top), _modules(report, top),
+                _memory(report, top), _compiled(report, top)]  # fmt: skip
+    return "\n\n".join(section for section in sections if section)
+
+
+def seconds_text(seconds: float) -> str:
+    """Three digits and a unit."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size * 0.9995 or unit == "us":
+            value = seconds / size
+            digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+            return f"{value:.{digits}f} {unit}"
+    return ""
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{part / whole:.1%}".replace("%", " %") if whole else "-"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 0) -> list[str]:
+    """Columns of equal width; all but column `left` are set to the right."""
+    table = [list(head), *map(list, rows)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(head))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i == left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+    ]
+
+
+def _spent(report: Report) -> str:
+    rows = [
+        (f"  {name}", seconds_text(seconds), _percent(seconds, report.seconds))
+        for name, seconds in report.spent.items()
+        if seconds or name in ("kernels", "Python")
+    ]
+    return "\n".join(_table((f"time  {seconds_text(report.seconds)}", "", ""), rows))
+
+
+def _limits(report: Report) -> str:
+    lines = ["limits of this machine, measured just now"]
+    machine = report.limits
+    for found in [machine.one] if machine.one is machine.all else [machine.all, machine.one]:
+        rates = ", ".join(
+            f"{b.copy / 1e9:.0f} GB/s at {readable(b.nbytes)}" for b in found.bandwidths
+        )
+        who = "1 worker " if found.workers == 1 else f"{found.workers} workers"
+        lines.append(f"  {who}  {found.flops[4] / 1e9:.0f} GFLOP/s float32, copy {rates}")
+    return "\n".join(lines)
+
+
+def _kernels(report: Report, top: int) -> str:
+    if not report.kernels:
+        return "kernels: none ran"
+    total = sum(row.seconds for row in report.kernels)
+    lines = [f"kernels, by time  ({len(report.kernels)}, {seconds_text(total)})"]
+    shown = report.kernels[:top]
+    cells = [_kernel_cells(row, total) for row in shown]
+    head = ("  time", "share", "launches", "median", "GB/s", "GFLOP/s", "verdict")
+    table = _table(head, cells, left=6)
+    lines.append(table[0])
+    for row, line in zip(shown, table[1:], strict=True):
+        lines += [line, f"      {row.name}", f"      {_origin(row)}"]
+    return "\n".join(lines + _left_out(report.kernels[top:], total))
+
+
+def _kernel_cells(row: KernelRow, total: float) -> tuple[str, ...]:
+    seconds = row.seconds or 1e-12
+    return (
+        f"  {seconds_text(row.seconds)}", _percent(row.seconds, total), str(row.launches),
+        seconds_text(row.median_seconds), f"{row.nbytes / seconds / 1e9:.1f}",
+        f"{row.flops / seconds / 1e9:.1f}", row.verdict.text,
+    )  # fmt: skip
+
+
+def _origin(row: KernelRow) -> str:
+    """Source lines, and the modules with their numbers left out."""
+    lines = ", ".join(row.lines[:MAX_LINES]) or "unknown line"
+    if len(row.lines) > MAX_LINES:
+        lines += f" and {len(row.lines) - MAX_LINES} more"
+    modules = list(dict.fromkeys(without_numbers(path) for path in row.modules))
+    if not modules:
+        return lines
+    more = f" and {len(modules) - 1} more" if len(modules) > 1 else ""
+    return f"{lines}   in {modules[0]}{more}"
+
+
+def _left_out(rows: Sequence[Any], total: float) -> list[str]:
+    if not rows:
+        return []
+    seconds = sum(row.seconds for row in rows)
+    return [f"  {seconds_text(seconds)}  {_percent(seconds, total)}  in {len(rows)} more"]
+
+
+def without_numbers(path: str) -> str:
+    """`layers.*.mlp` for the path of one of many equal layers."""
+    return re.sub(r"\.\d+(?=\.|$)", ".*", path)
+
+
+def _modules(report: Report, top: int) -> str:
+    merged: dict[str, list[ModuleRow]] = {}
+    for row in report.modules:
+        merged.setdefault(without_numbers(row.path), []).append(row)
+    if set(merged) <= {"(no module)"}:
+        return ""
+    rows = []
+    ordered = sorted(merged.items(), key=lambda entry: -sum(r.total_seconds for r in entry[1]))
+    for path, found in ordered[:top]:
+        times = [sum(row.seconds.get(phase, 0.0) for row in found) for phase in PHASES]
+        held = [sum(row.nbytes.get(kind, 0) for row in found) for kind in KINDS[:5]]
+        many = f" x {len(found)}" if len(found) > 1 else ""
+        rows.append(
+            (f"  {path}{many}", *(seconds_text(t) if t else "-" for t in times),
+             *(_short(n) if n else "-" for n in held))
+        )  # fmt: skip
+    head = ("modules", *PHASES, "parameter", "gradient", "state", "activation", "temporary")
+    lines = _table(head, rows)
+    if len(ordered) > top:
+        lines.append(f"  and {len(ordered) - top} more")
+    return "\n".join(["by module: time in kernels, and memory at the peak", *lines])
+
+
+def _short(nbytes: float) -> str:
+    return readable(int(nbytes)).replace(" bytes", " B")
+
+
+def _memory(report: Report, top: int) -> str:
+    peak, end = report.peak, report.end
+    rows = [
+        (f"  {kind}", _short(peak.kinds[kind]), _percent(peak.kinds[kind], peak.nbytes),
+         _short(end.kinds[kind]))
+        for kind in KINDS if peak.kinds[kind] or end.kinds[kind]
+    ]  # fmt: skip
+    rows.append(("  in all", _short(peak.nbytes), "", _short(end.nbytes)))
+    lines = _table(("memory", "peak", "", "at the end"), rows)
+    return "\n".join([*lines, *_memory_lines(peak, top)])
+
+
+def _memory_lines(peak: MemoryTable, top: int) -> list[str]:
+    if not peak.lines:
+        return []
+    rows = [(f"  {line}", kind, _short(nbytes)) for line, kind, nbytes in peak.lines[:top]]
+    lines = _table(("memory at the peak, by line", "", ""), rows)
+    if len(peak.lines) > top:
+        rest = sum(nbytes for _, _, nbytes in peak.lines[top:])
+        lines.append(f"  {_short(rest)} at {len(peak.lines) - top} more")
+    return ["", *lines]
+
+
+def _compiled(report: Report, top: int) -> str:
+    if not report.compiled:
+        return ""
+    cold = [row for row in report.compiled if row.cold]
+    seconds = sum(row.seconds for row in report.compiled)
+    head = f"kernels made ready: {len(report.compiled)} in {seconds_text(seconds)}"
+    if not cold:
+        return f"{head}, all from the disk cache"
+    lines = [f"{head}, of these compiled anew: {len(cold)}"]
+    lines += [f"  {seconds_text(row.seconds):>8}  {row.name}" for row in cold[:top]]
+    if len(cold) > top:
+        rest = sum(row.seconds for row in cold[top:])
+        lines.append(f"  {seconds_text(rest):>8}  {len(cold) - top} more")
+    return "\n".join(lines)
