@@ -32,6 +32,7 @@ from bedplate.kernel.language.numbers import (
     raw_min,
     remainder,
     round_even,
+    scale,
     sqrt,
     trunc,
 )
@@ -93,7 +94,7 @@ __all__ = [
     "host", "i1", "i8", "i16", "i32", "i64", "insert", "iota", "kernel", "load", "local", "loop",
     "maximum", "minimum", "mul_high", "otherwise", "pause", "popcount", "prefetch", "ptr",
     "quotient", "raw_max", "raw_min", "reduce_add", "reduce_and", "reduce_max", "reduce_min",
-    "reduce_mul", "reduce_or", "remainder", "round_even", "scatter", "select", "shuffle", "splat",
-    "sqrt", "store", "tail_mask", "trunc", "u8", "u16", "u32", "u64", "var", "vec", "when",
+    "reduce_mul", "reduce_or", "remainder", "round_even", "scale", "scatter", "select", "shuffle",
+    "splat", "sqrt", "store", "tail_mask", "trunc", "u8", "u16", "u32", "u64", "var", "vec", "when",
     "while_", "word_float", "word_int", "word_pointer", "zeros",
 ]  # fmt: skip

@@ -53,6 +53,7 @@ from bedplate.kernel import (
     reduce_or,
     remainder,
     round_even,
+    scale,
     select,
     shuffle,
     splat,
@@ -221,6 +222,27 @@ def test_fma(type_: Any, samples: Any, assert_same: Any) -> None:
         native, stepped = run(lambda x, y: fma(x, y, x), type_, type_, lanes, a, b)
         assert_same(native, stepped, a, b)
     native, _ = run(lambda x: fma(x, x, -1.0), type_, type_, 8, a)
+
+
+@pytest.mark.parametrize("lanes", [None, 4, 8, 16, 32])
+@pytest.mark.parametrize("type_", [f32, f64], ids=str)
+def test_whole_registers(type_: Any, lanes: int | None, samples: Any, assert_same: Any) -> None:
+    a, b = samples(type_, 9), samples(type_, 10)
+    b[::3] = a[::3]
+    for function in (minimum, maximum):
+        native, stepped = run(function, type_, type_, lanes, a, b)
+        assert_same(native, stepped, a, b)
+    most = 250.0 if type_ is f32 else 2040.0
+    powers = np.linspace(-most, most, N).round().astype(a.dtype)
+    normal = np.where(np.abs(a) < np.finfo(a.dtype).smallest_normal, a.dtype.type(0), a)
+    for x in (normal, np.full(N, 1.2345678, a.dtype)):
+        native, stepped = run(scale, type_, type_, lanes, x, powers)
+        assert_same(native, stepped, x, powers)
+        with np.errstate(over="ignore"):
+            assert_same(native, np.ldexp(x, powers.astype(int)), x, powers)
+    native, stepped = run(scale, type_, type_, lanes, np.full(N, np.nan, a.dtype), powers)
+    assert np.isnan(native).all()
+    assert np.isnan(stepped).all()
 
 
 def test_fma_rounds_once() -> None:

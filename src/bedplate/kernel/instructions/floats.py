@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.kernel.instructions.arithmetic import meaning, numeric, suffix
+from bedplate.kernel.instructions.arithmetic import constant, meaning, numeric, suffix
 from bedplate.kernel.instructions.operation import define
-from bedplate.kernel.types import Type, boolean
+from bedplate.kernel.types import Type, boolean, i32, i64, with_element
 
 
 def _compare(float_op: str, integer_op: str) -> Any:
@@ -49,19 +49,70 @@ def _raw(float_op: str, integer_op: str) -> Any:
     return build
 
 
-def _propagating(raw: Any) -> Any:
+# Instructions of AVX-512 that no LLVM instruction stands for, register by register
+
+
+def _has_512(lowering: Any, type_: Type) -> bool:
+    """Whether a value is float32 or float64 in whole registers of AVX-512."""
+    native = lowering.target.vector_bits == 512 and lowering.target.triple.startswith("x86_64")
+    return native and type_.bits >= 32 and type_.lanes > 0 and type_.lanes * type_.bits % 512 == 0
+
+
+def _packed(type_: Type) -> str:
+    return "ps" if type_.bits == 32 else "pd"
+
+
+def _by_register(lowering: Any, type_: Type, build: Any, *texts: str) -> str:
+    """build(vector type, lanes, *texts) for each register, joined in pairs."""
+    lanes = 512 // type_.bits
+    vector = f"<{lanes} x {type_.scalar.llvm}>"
+    parts = [
+        build(vector, lanes, *(_part(lowering, type_, text, first, lanes) for text in texts))
+        for first in range(0, type_.lanes, lanes)
+    ]
+    while len(parts) > 1:
+        vector = f"<{lanes} x {type_.scalar.llvm}>"
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [_shuffled(lowering, vector, a, b, range(2 * lanes)) for a, b in pairs]
+        lanes *= 2
+    return parts[0]
+
+
+def _part(lowering: Any, type_: Type, text: str, first: int, lanes: int) -> str:
+    if type_.lanes == lanes:
+        return text
+    return _shuffled(lowering, type_.llvm, text, text, range(first, first + lanes))
+
+
+def _shuffled(lowering: Any, vector: str, a: str, b: str, places: range) -> str:
+    mask = ", ".join(f"i32 {place}" for place in places)
+    return lowering.new(f"shufflevector {vector} {a}, {vector} {b}, <{len(places)} x i32> <{mask}>")
+
+
+def _propagating(raw: Any, name: str) -> Any:
+    """NaN if either is; LLVM would make three comparisons of the one instruction, were it seen."""
+
     def build(lowering: Any, type_: Type, a: str, b: str) -> str:
-        result = raw(lowering, type_, a, b)
+        if type_.is_float and _has_512(lowering, type_):
+            result = _by_register(lowering, type_, register(lowering, type_), a, b)
+        else:
+            result = raw(lowering, type_, a, b)
         if not type_.is_float:
             return result
         is_nan = lowering.new(f"fcmp uno {type_.llvm} {a}, {a}")
         return _select(lowering, type_, is_nan, a, result)
 
+    def register(lowering: Any, type_: Type) -> Any:
+        intrinsic = f"llvm.x86.avx512.{name}.{_packed(type_)}.512"
+        return lambda vector, _, a, b: lowering.intrinsic(
+            intrinsic, vector, [f"{vector} {a}", f"{vector} {b}", "i32 4"]
+        )
+
     return build
 
 
 raw_min, raw_max = _raw("olt", "lt"), _raw("ogt", "gt")
-minimum, maximum = _propagating(raw_min), _propagating(raw_max)
+minimum, maximum = _propagating(raw_min, "min"), _propagating(raw_max, "max")
 define("raw_min", numeric(raw_min), meaning(lambda a, b: np.where(a < b, a, b)))
 define("raw_max", numeric(raw_max), meaning(lambda a, b: np.where(a > b, a, b)))
 define("minimum", numeric(minimum), meaning(lambda a, b: np.where((a < b) | (a != a), a, b)))
@@ -109,6 +160,51 @@ def _fma(a: Any, b: Any, c: Any) -> Any:
 
 
 define("fma", _intrinsic("fma"), meaning(_fma))
+
+
+# x * 2^n with one rounding: an instruction of AVX-512, two products elsewhere
+
+
+def _scale(lowering: Any, type_: Type, x: str, n: str) -> str:
+    """`vscalef`; its last operand asks for the usual rounding."""
+    if not _has_512(lowering, type_):
+        return _scale_by_products(lowering, type_, x, n)
+
+    def register(vector: str, lanes: int, x: str, n: str) -> str:
+        operands = [f"{vector} {x}", f"{vector} {n}", f"{vector} {x}", f"i{lanes} -1", "i32 4"]
+        return lowering.intrinsic(
+            f"llvm.x86.avx512.mask.scalef.{_packed(type_)}.512", vector, operands
+        )
+
+    return _by_register(lowering, type_, register, x, n)
+
+
+def _scale_by_products(lowering: Any, type_: Type, x: str, n: str) -> str:
+    """x * 2^(n >> 1) is exact, so that only the second product rounds."""
+    integer = with_element(type_, i32 if type_.bits == 32 else i64)
+    mantissa, bias = (23, 127) if type_.bits == 32 else (52, 1023)
+
+    def whole(op: str, a: str, b: int | str) -> str:
+        other = constant(integer, b) if isinstance(b, int) else b
+        return lowering.new(f"{op} {integer.llvm} {a}, {other}")
+
+    power = whole("add", lowering.new(f"fptosi {type_.llvm} {n} to {integer.llvm}"), 2 * bias)
+    power = lowering.new(f"freeze {integer.llvm} {power}")  # of NaN, which x is too then
+    first = whole("ashr", power, 1)
+    for each in (first, whole("sub", power, first)):
+        bits = whole("shl", each, mantissa)
+        factor = lowering.new(f"bitcast {integer.llvm} {bits} to {type_.llvm}")
+        x = lowering.new(f"fmul {type_.llvm} {x}, {factor}")
+    return x
+
+
+def _scaled(x: Any, n: Any) -> Any:
+    with np.errstate(all="ignore"):
+        held = np.where(np.isfinite(n), n, 0).astype(np.int32)
+        return np.where(np.isnan(n), n, np.ldexp(x, held)).astype(x.dtype)
+
+
+define("scale", numeric(_scale), meaning(_scaled))
 define("sqrt", _intrinsic("sqrt"), meaning(lambda a: np.sqrt(a)))
 define("floor", _intrinsic("floor"), meaning(lambda a: np.floor(a)))
 define("ceil", _intrinsic("ceil"), meaning(lambda a: np.ceil(a)))

@@ -71,6 +71,16 @@ def mul_high(a: Any, b: Any) -> Value:
     return tracer().emit("mul_high", a.type, (a, b))
 
 
+def scale(x: Value, n: Value) -> Value:
+    """x times 2 to the power n, rounded once.
+
+    x    not subnormal
+    n    a whole number as a float of x's type, no larger than twice the largest exponent
+    """
+    x, n = pair("scale", x, n)
+    return tracer().emit("scale", _floats("scale", x).type, (x, n))
+
+
 def sqrt(x: Value) -> Value:
     """The square root, correctly rounded; NaN below zero."""
     return tracer().emit("sqrt", _floats("sqrt", x).type, (x,))
