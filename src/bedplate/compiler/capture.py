@@ -16,6 +16,7 @@ from bedplate.compiler.host import line_in, lines_of
 from bedplate.compiler.plan import ARENA, ERROR_WORDS, ERRORS, FIRST_INPUT, Plan, double_bits
 from bedplate.compiler.realise import find_plan, planning, project_outputs
 from bedplate.compiler.signature import Signature
+from bedplate.config import config
 from bedplate.graph.node import Node, topological_order
 from bedplate.memory import allocate
 
@@ -45,6 +46,7 @@ class CapturedPlan:
         self.first_output = FIRST_INPUT + len(self.inputs)
         self._errors = (ctypes.c_int64 * ERROR_WORDS)()
         self.slots = self._new_slots(signature.scalars)
+        self._address = ctypes.addressof(self.slots)
         self._arena = allocate(self.plan.arena_bytes) if self._keeps_arena() else None
         if self._arena is not None:
             self.slots[ARENA] = self._arena.address
@@ -79,9 +81,10 @@ class CapturedPlan:
         if self._arena is None and plan.arena_bytes:
             arena = allocate(plan.arena_bytes)  # freed when this returns
             self.slots[ARENA] = arena.address
+        if plan.stops or config.debug:
             plan.launch(self.slots, self._errors, self._line)
         else:
-            plan.launch(self.slots, self._errors, self._line)
+            plan.native.run_at(self._address)
         if self._errors[0]:
             self._errors[0] = 0
             plan.raise_index_error(self._errors, self._line)

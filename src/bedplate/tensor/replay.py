@@ -1,9 +1,9 @@
 """Replay: a captured step ready to run again.
 
 Each call puts the addresses of today's values in the plan's slots, runs it, and binds the
-results. A tensor that the step updates is written where it lies if nobody else holds its
-value (by reference count) and no argument shows it; else it gets fresh memory. So an earlier
-result is never overwritten while somebody holds it.
+results. A tensor that the step updates, from outside or an argument, is written where it lies if
+nobody else holds its value (by reference count) and no other argument shows it; else it gets fresh
+memory. So an earlier result is never overwritten while somebody holds it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from bedplate.autograd.stand_in import captured_entry
 from bedplate.compiler.capture import CapturedPlan
 from bedplate.compiler.plan import FIRST_INPUT
 from bedplate.errors import CaptureError
+from bedplate.graph.node import NO_ATTRIBUTES, Node
 from bedplate.graph.pending import LOCAL
-from bedplate.memory import ForeignBlock, allocate
-from bedplate.ops.leaves import buffer
-from bedplate.tensor.arguments import history, unpack
+from bedplate.memory import ForeignBlock, allocate, allocate_all
+from bedplate.ops.leaves import BUFFER, buffer
+from bedplate.tensor.arguments import Part, history, unpack
 from bedplate.tensor.capturing import Argument, GradientOf, Recording
 from bedplate.tensor.tensor import Tensor, wrap
 from bedplate.tensor.values import flush
@@ -55,9 +56,12 @@ class Replay:
     ) -> None:
         donate = [(root, node) for owner, root in made.states for node in _inputs_of(owner, made)]
         self.captured = CapturedPlan(made.roots, donate)
-        self.shapes = [(node.shape, node.dtype, node.device) for node in made.roots]
-        self._sources(made)
         self.results = self.captured.plan.results
+        self.roots = [
+            (node.shape, node.dtype, node.device, result.index, result.alias)
+            for node, result in zip(made.roots, self.results, strict=True)
+        ]
+        self._sources(made)
         self.states = list(made.states)
         self.gradients = list(made.gradients)
         self.expected = made.expected
@@ -96,18 +100,18 @@ class Replay:
     def _choose_places(self, made: Recording) -> None:
         """Outputs: those written over a tensor's memory if it is free, and the others."""
         plan = self.captured.plan
-        inputs = {slot - FIRST_INPUT: owner for slot, owner in self.inputs}
-        over: dict[int, Tensor] = {}
+        inputs = {slot - FIRST_INPUT: owner for slot, owner in (*self.inputs, *self.arguments)}
+        over: dict[int, Tensor | int] = {}
         for output, source in plan.granted:
             owner = inputs.get(source)
-            if isinstance(owner, Tensor) and any(
-                o is owner and self.results[r].index == output for o, r in made.states
+            if isinstance(owner, Tensor | int) and any(
+                _name(o) == _name(owner) and self.results[r].index == output for o, r in made.states
             ):
                 over.setdefault(output, owner)
         self.over = list(over.items())
         self.written = over
-        self.owners = dict(self.inputs)
-        self.fresh = [(i, nbytes) for i, nbytes in enumerate(plan.output_bytes) if i not in over]
+        self.fresh = [i for i in range(len(plan.output_bytes)) if i not in over]
+        self.fresh_bytes = [plan.output_bytes[i] for i in self.fresh]
 
     def _note_outside(self, made: Recording) -> None:
         """The tensors that the step knows from outside, and which of them are tracked."""
@@ -116,7 +120,7 @@ class Replay:
         found = [o.tensor if isinstance(o, GradientOf) else o for o in owners] + made.read
         tensors = {id(o): o for o in found if isinstance(o, Tensor)}
         self.outside = frozenset(tensors)
-        self.histories = [(tensor, history(tensor)) for tensor in tensors.values()]
+        self.histories = [(t, type(t._entry), history(t)) for t in tensors.values()]
 
     def meets(self, arguments: list[Tensor]) -> dict[int, Tensor]:
         """The arguments that the step knows from outside too, by number."""
@@ -128,17 +132,17 @@ class Replay:
         for owner, was_none in self.expected:
             if (_tensor(owner, arguments)._grad is None) != was_none:
                 return False
-        for tensor, was in self.histories:
-            if history(tensor) != was:
+        for tensor, kind, was in self.histories:
+            if type(tensor._entry) is not kind and history(tensor) != was:
                 return False
         for i, tensor in self.met.items():
             if arguments[i] is not tensor:
                 return False
-        if not self.outside.isdisjoint(map(id, arguments)):
+        if self.outside and not self.outside.isdisjoint(map(id, arguments)):
             return False
-        if any(state_of(operation) != was for operation, was in self.operations):
+        if self.operations and any(state_of(each) != was for each, was in self.operations):
             return False
-        return all(a._node is b._node for a, b in self.aliases)
+        return not self.aliases or all(a._node is b._node for a, b in self.aliases)
 
     def run(self, arguments: list[Tensor]) -> Any:
         """Run on these arguments; binds states and gradients, gives the result."""
@@ -146,104 +150,87 @@ class Replay:
         slots = captured.slots
         blocks: dict[int, Any] = {}
         for slot, index in self.arguments:
-            blocks[slot] = block = _block(arguments[index])
+            block = arguments[index]._node.block
+            if block is None:
+                block = _block(arguments[index])
+            blocks[slot] = block
             slots[slot] = block.address
-        shown = [block.address for block in blocks.values()]
         for slot, owner in self.inputs:
-            tensor = owner if isinstance(owner, Tensor) else _source(owner, arguments)
+            tensor = owner if type(owner) is Tensor else _source(owner, arguments)
             block = tensor._node.block
             if block is None:
                 block = _block(tensor)
             slots[slot] = block.address
         block = None
-        outputs = self._place_outputs(shown)
+        outputs = self._place_outputs(arguments)
         captured.run()
         return self._bind(outputs, blocks, arguments)
 
-    def _place_outputs(self, shown: list[int]) -> dict[int, Any]:
-        """Addresses for the outputs; gives the fresh blocks."""
+    def _place_outputs(self, arguments: list[Tensor]) -> list[Any]:
+        """Addresses for the outputs; gives the fresh blocks, None for what is written in place."""
         slots, first = self.captured.slots, self.captured.first_output
-        sizes = self.captured.plan.output_bytes
-        count = sys.getrefcount
-        outputs = {}
-        for output, tensor in self.over:
-            node = tensor._node
-            block = node.block
-            address = block.address
-            alone = count(node) <= ALONE and count(block) <= ALONE
-            if alone and address not in shown and type(block) is not ForeignBlock:
-                slots[first + output] = address
+        if not self.over:
+            outputs = allocate_all(self.fresh_bytes)
+            for slot, block in enumerate(outputs, first):
+                slots[slot] = block.address
+            return outputs
+        outputs = [None] * len(self.captured.plan.output_bytes)
+        count, alone = sys.getrefcount, ALONE
+        for output, owner in self.over:
+            if isinstance(owner, int):  # `run` holds the blocks of arguments too
+                node, holders = arguments[owner]._node, alone + 1
             else:
-                block = outputs[output] = allocate(sizes[output])
+                node, holders = owner._node, alone
+            block = node.block
+            if count(node) <= alone and count(block) <= holders and type(block) is not ForeignBlock:
                 slots[first + output] = block.address
-        for output, nbytes in self.fresh:
-            block = outputs[output] = allocate(nbytes)
+            else:
+                block = outputs[output] = allocate(self.captured.plan.output_bytes[output])
+                slots[first + output] = block.address
+        for output, block in zip(self.fresh, allocate_all(self.fresh_bytes), strict=True):
+            outputs[output] = block
             slots[first + output] = block.address
         return outputs
 
-    def _bind(
-        self, outputs: dict[int, Any], blocks: dict[int, Any], arguments: list[Tensor]
-    ) -> Any:
+    def _bind(self, outputs: list[Any], blocks: dict[int, Any], arguments: list[Tensor]) -> Any:
         """Bind states and gradients to their new values; gives the result."""
-        values = _Values(self, outputs, blocks, arguments)
-        result = unpack(self.result, lambda source: _part(source, values, arguments))
-        bound = [(owner, values.node(root)) for owner, root in self.states]
-        gradients = [(o, None if r is None else wrap(values.node(r))) for o, r in self.gradients]
-        for owner, node in bound:
-            _tensor(owner, arguments)._node = node
-        for owner, gradient in gradients:
+        nodes = []
+        for shape, dtype, device, index, alias in self.roots:
+            block = outputs[index] if not alias else self._input(index, blocks, arguments)
+            if block is None:
+                node = _tensor(self.written[index], arguments)._node
+                if node.shape != shape:
+                    node = buffer(node.block, shape, dtype, device)
+            else:
+                node = Node(BUFFER, (), NO_ATTRIBUTES, shape, dtype, device, block)
+            nodes.append(node)
+        part = self.result
+        if type(part) is Part:
+            result = _part(part.source, nodes, arguments)
+        else:
+            result = unpack(part, lambda source: _part(source, nodes, arguments))
+        for owner, root in self.states:
+            _tensor(owner, arguments)._node = nodes[root]
+        for owner, number in self.gradients:
+            gradient = None if number is None else wrap(nodes[number])
             _tensor(owner, arguments)._grad = gradient
         return result
 
-
-class _Values:
-    """The nodes of roots after a run."""
-
-    def __init__(
-        self,
-        replay: Replay,
-        outputs: dict[int, Any],
-        blocks: dict[int, Any],
-        arguments: list[Tensor],
-    ) -> None:
-        self.replay = replay
-        self.outputs = outputs
-        self.blocks = blocks
-        self.arguments = arguments
-        self.made: dict[int, Any] = {}
-
-    def node(self, root: int) -> Any:
-        """The node that holds the value of a root."""
-        found = self.made.get(root)
-        if found is None:
-            found = self.made[root] = self._make(root)
-        return found
-
-    def _make(self, root: int) -> Any:
-        shape, dtype, device = self.replay.shapes[root]
-        result = self.replay.results[root]
-        if result.alias:
-            return buffer(self._input_block(FIRST_INPUT + result.index), shape, dtype, device)
-        block = self.outputs.get(result.index)
-        if block is not None:
-            return buffer(block, shape, dtype, device)
-        node = self.replay.written[result.index]._node
-        return node if node.shape == shape else buffer(node.block, shape, dtype, device)
-
-    def _input_block(self, slot: int) -> Any:
-        if slot in self.blocks:
-            return self.blocks[slot]
-        owner = self.replay.owners.get(slot)
-        if owner is None:
-            return self.replay.constants[slot]
-        return _block(_source(owner, self.arguments))
+    def _input(self, index: int, blocks: dict[int, Any], arguments: list[Tensor]) -> Any:
+        """The block of an input that is a result as it is."""
+        slot = FIRST_INPUT + index
+        if slot in blocks:
+            return blocks[slot]
+        if slot in self.constants:
+            return self.constants[slot]
+        return _block(_source(dict(self.inputs)[slot], arguments))
 
 
-def _part(source: Any, values: _Values, arguments: list[Tensor]) -> Tensor:
+def _part(source: Any, nodes: list[Node], arguments: list[Tensor]) -> Tensor:
     """A tensor of the result."""
-    if isinstance(source, Argument):
+    if type(source) is Argument:
         return arguments[source.index]
-    node = values.node(source.index)
+    node = nodes[source.index]
     return wrap(node, captured_entry(node) if source.tracked else None)
 
 
@@ -271,7 +258,12 @@ def _source(owner: Any, arguments: list[Tensor]) -> Tensor:
 
 def _inputs_of(owner: Any, made: Recording) -> list[Any]:
     """The leaf nodes whose value a tensor supplies."""
-    return [node for node, source in made.inputs.items() if source is owner]
+    return [node for node, source in made.inputs.items() if _same(source, owner)]
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two owners are one: tensors by identity, arguments by number."""
+    return a is b or (type(a) is int and type(b) is int and a == b)
 
 
 def _name(owner: Any) -> Any:

@@ -125,19 +125,26 @@ class NativePlan:
         slots        a ctypes or NumPy array of n_slots int64 addresses
         first, stop  which regions; all by default
         """
-        end = self._n_regions if stop is None else stop
-        address = _address(slots)
+        self._run_regions(_address(slots), first, self._n_regions if stop is None else stop)
+
+    def run_at(self, address: int) -> None:
+        """As `run`, all regions, with the address of the slots."""
+        if self._is_shared or config.debug or hooks.run is not None:
+            self._run_regions(address, 0, self._n_regions)
+        else:
+            self.call(address, 0, self._n_regions, 1)
+
+    def _run_regions(self, address: int, first: int, end: int) -> None:
         limit = 1
         if self._is_shared:
             limit = min(n_workers(), self.n_workers)
             workers.ensure(limit)
         if config.debug >= 2:
             self._run_timed(address, limit, first, end)
-            return
-        if hooks.run is not None:
+        elif hooks.run is not None:
             hooks.run(self, address, first, end, limit)
-            return
-        self.call(address, first, end, limit)
+        else:
+            self.call(address, first, end, limit)
 
     def call(self, address: int, first: int, end: int, limit: int) -> None:
         """The native call: regions first..end with up to `limit` workers."""
