@@ -39,7 +39,7 @@ def test_launches_count_what_the_record_counts(op: Any, sample: Sample) -> None:
 def test_a_weight_is_for_the_scheduler_alone() -> None:
     task = Task(None, [], 10, "task", flops=1.0, nbytes=BYTES_PER_NS, weight_ns=5000.0)
     assert task.cost_ns == 5000
-    assert Task(None, [], 10, "task", nbytes=20 * BYTES_PER_NS, weight_ns=2.0).cost_ns == 20
+    assert Task(None, [], 10, "task", nbytes=1e9, weight_ns=2.0).cost_ns == 1e9 // BYTES_PER_NS
     x = bp.tensor(np.random.default_rng(0).normal(size=(3, 100)), dtype=bp.float32)
     x.numpy()
     (launch,) = bp.explain(bp.sort(x)).launches()

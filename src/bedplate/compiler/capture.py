@@ -20,7 +20,7 @@ from bedplate.config import config
 from bedplate.graph.node import Node, topological_order
 from bedplate.memory import allocate
 
-KEPT_ARENA_BYTES = 1 << 20  # temporaries up to this size stay allocated between calls
+KEPT_ARENA_BYTES = 4 << 20  # temporaries up to this size stay allocated between calls
 
 
 class CapturedPlan:

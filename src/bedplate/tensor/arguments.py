@@ -50,6 +50,62 @@ class _Itself:
         return repr(self.value)
 
 
+class Guard:
+    """Whether arguments given by place are of the kind that was seen: quicker than to describe
+    them. A value is equal to itself here only if Python's `==` says so of its very type.
+
+    wanted  for each argument: its type; of a tensor shape, dtype, device and the type of its
+            history, of another value that value and None
+    """
+
+    __slots__ = ("wanted",)
+
+    def __init__(self, wanted: list[tuple[Any, ...]]) -> None:
+        self.wanted = wanted
+
+    def tensors(self, arguments: tuple[Any, ...]) -> list[Tensor] | None:
+        """The tensors among the arguments, or None if these are, or may be, of another kind."""
+        if len(arguments) != len(self.wanted):
+            return None
+        found = []
+        for value, (kind, shape, dtype, device, entry) in zip(arguments, self.wanted, strict=True):
+            if type(value) is not kind:
+                return None
+            if dtype is None:
+                if value != shape:
+                    return None
+                continue
+            node = value._node
+            if (
+                node.shape != shape
+                or node.dtype is not dtype
+                or node.device is not device
+                or type(value._entry) is not entry
+            ):
+                return None
+            found.append(value)
+        if len(found) > 1 and len(set(map(id, found))) != len(found):
+            return None
+        return found
+
+
+def guard_of(arguments: tuple[Any, ...]) -> Guard | None:
+    """The guard of such arguments, all different tensors or plain values; None if there is none."""
+    wanted: list[tuple[Any, ...]] = []
+    for value in arguments:
+        kind = type(value)
+        if isinstance(value, Tensor):
+            if history(value) == "computed":
+                return None
+            node = value._node
+            wanted.append((kind, node.shape, node.dtype, node.device, type(value._entry)))
+        elif kind in _PLAIN:
+            wanted.append((kind, value, None, None, None))
+        else:
+            return None
+    return Guard(wanted)
+
+
 def described(value: Any, tensors: list[Tensor]) -> Any:
     """A hashable description of arguments; their tensors go to the list."""
     kind = type(value)

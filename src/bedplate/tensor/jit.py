@@ -21,11 +21,11 @@ from collections.abc import Callable
 from typing import Any
 
 from bedplate.compiler.explain import schedule_text
-from bedplate.config import config
+from bedplate.config import settings_of
 from bedplate.devices.device import current_device
 from bedplate.errors import CaptureError
 from bedplate.graph.pending import LOCAL
-from bedplate.tensor.arguments import described, history, rebuilt, sharing
+from bedplate.tensor.arguments import Guard, described, guard_of, history, rebuilt, sharing
 from bedplate.tensor.capturing import Recording, placeholders, record
 from bedplate.tensor.outside import Names
 from bedplate.tensor.replay import Replay
@@ -35,6 +35,9 @@ MAX_CAPTURES = 16  # of one specialisation that never comes out the same twice
 MAX_SPECIALISATIONS = 64
 MAX_REPORT = 200  # lines
 MAX_REPLAYS = 8  # of one specialisation, which differ in what they met outside
+_settings = settings_of(
+    "jit", "check", "fusion", "merging", "folding", "cse", "algebra", "accumulate"
+)
 
 
 def jit(function: Callable[..., Any] | None = None) -> Any:
@@ -59,9 +62,15 @@ def jit(function: Callable[..., Any] | None = None) -> Any:
 
 
 class _Specialisation:
-    """The captures for one kind of arguments."""
+    """The captures for one kind of arguments.
 
-    def __init__(self) -> None:
+    guard    knows these arguments again, where that is quick
+    context  under which they came: settings, recording, device
+    """
+
+    def __init__(self, guard: Guard | None, context: Any) -> None:
+        self.guard = guard
+        self.context = context
         self.replays: list[tuple[Replay, Names]] = []
         self.last_key: Any = None
         self.captures = 0  # since the last one that is replayed
@@ -91,6 +100,7 @@ class Captured:
         functools.update_wrapper(self, function)
         self.function = function
         self._known: dict[Any, _Specialisation] = {}
+        self._last: tuple[Guard, _Specialisation] | None = None  # what was replayed last
         self._lock = threading.RLock()
         self._log: deque[str] = deque(maxlen=MAX_REPORT)
 
@@ -99,27 +109,41 @@ class Captured:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         state = LOCAL.state
-        if state.watcher is not None or not config.jit or config.check:
+        settings = _settings()
+        if state.watcher is not None or settings[1] or not settings[0]:
             return self.function(*arguments, **named)
+        context = (settings, state.recording, current_device())
+        last = self._last
+        if last is not None and not named and context == last[1].context:
+            tensors = last[0].tensors(arguments)
+            if tensors is not None:
+                with self._lock:
+                    replay = last[1].replay(tensors)
+                    if replay is not None:
+                        return replay.run(tensors)
+        return self._found(arguments, named, context)
+
+    def _found(self, arguments: tuple[Any, ...], named: dict[str, Any], context: Any) -> Any:
+        """A call whose arguments are not of the kind that came last."""
         tensors: list[Tensor] = []
         key = (
             described(arguments, tensors),
             described(named, tensors) if named else None,
-            sharing(tensors) if len(tensors) > 1 else None,
-            state.recording,
-            config.fusion,
-            config.folding,
-            config.cse,
-            config.algebra,
-            config.accumulate,
-            current_device(),
+            sharing(tensors),
+            context,
         )
         with self._lock:
             found = self._known.get(key)
             replay = None if found is None else found.replay(tensors)
-            if replay is not None:
+            if found is not None and replay is not None:
+                self._last = None if found.guard is None else (found.guard, found)
                 return replay.run(tensors)
-            if found is None or found.captures < MAX_CAPTURES:
+            if found is None:
+                guard = guard_of(arguments) if not named and key[2] is None else None
+                found = self._known[key] = _Specialisation(guard, context)
+                if len(self._known) > MAX_SPECIALISATIONS:
+                    self._known.pop(next(iter(self._known)))
+            if found.captures < MAX_CAPTURES:
                 return self._capture(key, found, tensors, arguments, named)
         return self.function(*arguments, **named)
 
@@ -144,15 +168,11 @@ class Captured:
     def _capture(
         self,
         key: Any,
-        found: _Specialisation | None,
+        found: _Specialisation,
         tensors: list[Tensor],
         arguments: Any,
         named: Any,
     ) -> Any:
-        if found is None:
-            found = self._known[key] = _Specialisation()
-            if len(self._known) > MAX_SPECIALISATIONS:
-                self._known.pop(next(iter(self._known)))
         names = Names(self.function)
         made = self._recorded(tensors, {}, arguments, named)
         if any(node.device.name == "reference" for node in made.roots):

@@ -170,11 +170,11 @@ class Replay:
         """Addresses for the outputs; gives the fresh blocks, None for what is written in place."""
         slots, first = self.captured.slots, self.captured.first_output
         if not self.over:
-            outputs = allocate_all(self.fresh_bytes)
-            for slot, block in enumerate(outputs, first):
+            fresh = allocate_all(self.fresh_bytes)
+            for slot, block in enumerate(fresh, first):
                 slots[slot] = block.address
-            return outputs
-        outputs = [None] * len(self.captured.plan.output_bytes)
+            return fresh
+        outputs: list[Any] = [None] * len(self.captured.plan.output_bytes)
         count, alone = sys.getrefcount, ALONE
         for output, owner in self.over:
             if isinstance(owner, int):  # `run` holds the blocks of arguments too

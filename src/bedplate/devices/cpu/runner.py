@@ -19,6 +19,7 @@ from typing import Any
 
 from bedplate.config import config
 from bedplate.devices.cpu import native
+from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.devices.cpu.workers import kept, n_workers, workers
 from bedplate.errors import InternalError
 from bedplate.kernel import f32
@@ -30,6 +31,7 @@ from bedplate.observer import hooks
 # it: 6.1 in a product of 32x64x64), and memory traffic.
 FLOPS_PER_NS_AND_LANE = 6.0
 BYTES_PER_NS = 15.0
+CACHED_BYTES_PER_NS = 45.0  # of a task whose memory fits the second level of caches
 CHUNK_NS = 4_000  # taking a chunk costs 0.1-0.2 us
 CHUNKS_PER_WORKER = 64
 UNKNOWN_NS = 100_000
@@ -82,7 +84,8 @@ class Task:
             return 0
         if not self.flops and not self.nbytes and not self.weight_ns:
             return UNKNOWN_NS
-        return int(max(self.weight_ns, self.flops / flops_per_ns(), self.nbytes / BYTES_PER_NS))
+        rate = CACHED_BYTES_PER_NS if self.nbytes <= cache_bytes(2) // 2 else BYTES_PER_NS
+        return int(max(self.weight_ns, self.flops / flops_per_ns(), self.nbytes / rate))
 
     def n_chunks(self, n_workers: int) -> int:
         """Into how many chunks the items are cut: enough to balance, each worth taking."""
