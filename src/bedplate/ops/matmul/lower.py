@@ -2,7 +2,7 @@
 
 | product                                | kernel                                          |
 |----------------------------------------|-------------------------------------------------|
-| up to 48 rows                          | matmul_skinny: b is read once, where it lies    |
+| up to 64 rows                          | matmul_skinny: b is read once, where it lies    |
 | one column                             | the same, with a and b exchanged                |
 | narrow floats and integers; a read     | matmul_pack packs a for all workers, then       |
 | often from a bad place (_layout_of_a)  | matmul_tiled                                    |
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.devices.cpu.workers import n_workers
 from bedplate.kernel import Kernel
 from bedplate.memory.classes import ALIGNMENT
@@ -103,19 +104,18 @@ class _Product:
         self.cut = tiles(self.accumulate)
         lanes = self.cut.lanes
         across = problem.b_column == 1 or problem.columns == 1
-        copy_a = self.types[0] is not self.accumulate
-        variant = self._variant("other", "across" if across else "along", copy_a=copy_a)
-        unit = matmul_skinny.step_and_vectors(problem.rows == 1)[1] * lanes
-        n_units = ceil_divide(problem.columns, unit)
-        most = matmul_skinny.block_columns(problem.rows, lanes, size)
-        share = problem.columns * problem.n_products // (ITEMS_PER_WORKER * n_workers())
-        blocks = min(ceil_divide(problem.columns, max(min(most, share), unit)), n_units)
-        deep = ceil_divide(problem.depth, lanes) * lanes if copy_a else 0
-        width = ceil_divide(n_units, blocks) * unit
+        # a small a is read where it is: it stays in the first cache
+        is_large = problem.rows > 4 and problem.rows * problem.depth * size > cache_bytes(1) // 4
+        copy_a = self.types[0] is not self.accumulate or problem.a_k != 1 or is_large
+        a_layout = "along" if problem.a_k == 1 else "other"
+        variant = self._variant(a_layout, "across" if across else "along", copy_a=copy_a)
+        blocks = matmul_skinny.n_blocks(problem, lanes, self.types[1].itemsize, n_workers())
+        deep = (problem.depth // 16 + 1) * 16 if copy_a else 0
+        width = ceil_divide(ceil_divide(problem.columns, lanes), blocks) * lanes
         part = _Part(0, problem.n_products, 0, problem.rows)
         self._enter(
             matmul_skinny, variant, part, self.a, self.out, (1, blocks),
-            problem.rows * (width + deep) * size, [self.out.buffer],
+            problem.rows * (width + lanes + deep) * size, [self.out.buffer],
         )  # fmt: skip
 
     def lower_tiled(self) -> None:
@@ -192,6 +192,7 @@ class _Product:
         problem, size = self.problem, self.accumulate.itemsize
         if self.types[0] is not self.accumulate:
             return "packed"
+        # a small a is read where it is: it stays in the first cache
         is_large = problem.rows * problem.depth * problem.columns > SMALL
         is_reread = problem.columns > PANELS * self.cut.columns
         is_clashing = problem.a_row * size % CLASH_BYTES == 0

@@ -2,15 +2,15 @@
 
     c[i, j] = sum over k of a[i, k] * b[k, j]       up to MAX_ROWS rows i
 
-The plain loop nest; `sums` has one row of accumulators for each i, in the first cache:
+The plain loop nest; `sums` has one row of accumulators for each i, in the caches:
 
-    for block in columns by block_columns:            an item
-        for k in depth by STEP:                       "across": rows of b are contiguous
-            for j in block by 2 vectors:
+    for block in columns by a share for each worker:  an item
+        for k in depth by step:                       "across": rows of b are contiguous
+            for j in block by lanes:
                 for i in rows:
-                    sums[i, j] += a[i, k] * b[k, j] + ... + a[i, k + STEP - 1] * b[k + STEP - 1, j]
+                    sums[i, j] += a[i, k] * b[k, j] + ... + a[i, k + step - 1] * b[k + step - 1, j]
 
-    for block in columns by block_columns:            "along": columns of b are contiguous
+    for block in columns by a share for each worker:  "along": columns of b are contiguous
         for j in block by lanes:
             for k in depth by lanes:
                 square = transpose(b[k : k + lanes, j : j + lanes])      in registers
@@ -27,6 +27,7 @@ same bits here and there. b in another layout is left to matmul_tiled.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,7 @@ from bedplate.kernel import (
     Value,
     cast,
     gather,
+    host,
     i64,
     iota,
     kernel,
@@ -48,10 +50,12 @@ from bedplate.kernel import (
     store,
     tail_mask,
     var,
+    when,
     word_int,
     zeros,
 )
 from bedplate.ops.matmul.pack import transpose
+from bedplate.ops.matmul.problem import Problem
 from bedplate.ops.matmul.task import (
     COLUMN_BLOCKS,
     Item,
@@ -62,41 +66,51 @@ from bedplate.ops.matmul.task import (
 )
 from bedplate.ops.matmul.tiles import Tiles
 
-# At 48 x 4096 x 4096 this kernel reads b while it computes (157 GFLOP/s, one core of Zen 5),
-# where packing comes first and then computing (140); at 96 rows it is behind.
-MAX_ROWS = 48
-# Rows of b at a time, and vectors of each: 8 x 2 stay in registers while all rows of a use
-# them, so the sums are loaded and stored once for 16 multiply-adds. A single row of a has
-# registers to spare, and longer pieces of fewer rows come faster from memory: 37 GB/s a core
-# of Zen 5 instead of 30.
-STEP, VECTORS = 8, 2
-STEP_OF_ONE_ROW, VECTORS_OF_ONE_ROW = 4, 4
-# How far ahead b is asked for, in bytes along a contiguous column: as many streams as a
-# vector has lanes are more than the hardware follows well.
+# This kernel reads b while it computes, where matmul_tiled packs it first: 205 against 139 GFLOP/s
+# at 32 x 4096 x 4096, 197 against 171 at 64 rows (2 threads of Zen 4, peak 219), but 203 against
+# 207 at 64 x 512 x 512 and 184 against 192 at 96 x 1000 x 3000.
+MAX_ROWS = 64
+# How far ahead b is asked for, in bytes along a contiguous column.
 AHEAD_BYTES = 512
 LINE_BYTES = 64
+# Memory likes long pieces: an item takes at least so many bytes of each row of b, if there
+# are enough of them for all workers; more items than workers only serve to balance.
+PIECE_BYTES = 16 << 10
+MOST_ROUNDS = 4
 
 
-def step_and_vectors(one_row: bool) -> tuple[int, int]:
-    """Rows of b at a time, and vectors of each."""
-    return (STEP_OF_ONE_ROW, VECTORS_OF_ONE_ROW) if one_row else (STEP, VECTORS)
+def rows_at_a_time() -> int:
+    """How many rows of b stay in registers, one vector of each, while all rows of a use them.
 
-
-def block_columns(rows: int, lanes: int, itemsize: int) -> int:
-    """The most columns of an item: its sums take two thirds of the first cache.
-
-    Half as many make the pieces of b's rows so short that memory delivers less: 105 instead of
-    120 GFLOP/s at 16 x 4096 x 4096.
+    Half of the registers: the other half is for sums and for what is computed ahead. A sum is
+    then loaded and stored once for 16 (AVX2: 8) multiply-adds. Two vectors of half as many rows
+    took 6.4 ms at 8 x 4096 x 11008, where one vector of 16 rows took 5.4 and reading b alone 5.3
+    (Zen 4, 2 threads).
     """
-    unit = step_and_vectors(rows == 1)[1] * lanes
-    most = cache_bytes(1) * 2 // 3 // (rows * itemsize)
-    return max(min(most, 2048) // unit, 1) * unit
+    return 16 if host().vector_bits != 256 else 8
+
+
+def n_blocks(problem: Problem, lanes: int, itemsize: int, n_workers: int) -> int:
+    """Into how many blocks of columns a product is cut.
+
+    Each worker streams its own columns of each row of b: as few pieces as keep all workers
+    busy, because two pieces of 8 KiB a row come faster than four of 4 KiB (1.36 against 1.50 ms at
+    1 x 4096 x 4096, 2 threads of Zen 4), unless the sums of a block would take more than a
+    quarter of the second cache.
+    """
+    row_bytes = problem.columns * itemsize * problem.n_products
+    rounds = min(max(row_bytes // (n_workers * PIECE_BYTES), 1), MOST_ROUNDS)
+    sums_bytes = problem.rows * problem.columns * itemsize
+    wanted = max(
+        -(-n_workers * rounds // problem.n_products), -(-sums_bytes // (cache_bytes(2) // 4))
+    )
+    even = n_workers // math.gcd(n_workers, problem.n_products)  # as many items for each worker
+    return min(-(-wanted // even) * even, -(-problem.columns // lanes))
 
 
 def make_kernel(variant: Variant, tiles: Tiles, emit: Callable[..., Any] | None) -> Kernel:
     """The task kernel of a variant; `emit` is the epilogue's, or None."""
     lanes = tiles.lanes
-    unit = step_and_vectors(variant.one_row)[1] * lanes
 
     @kernel
     def matmul_skinny(args: ptr(i64), begin: i64, end: i64, worker: i64):
@@ -104,9 +118,9 @@ def make_kernel(variant: Variant, tiles: Tiles, emit: Callable[..., Any] | None)
         for number in loop(begin, end):
             item = open_item(variant, tiles, args, number // blocks, worker)
             block = number % blocks
-            units = (item.columns + (unit - 1)) // unit
-            first = block * units // blocks * unit
-            width = (block + 1) * units // blocks * unit - first
+            units = (item.columns + (lanes - 1)) // lanes
+            first = block * units // blocks * lanes
+            width = (block + 1) * units // blocks * lanes - first
             job = _Job(variant, item, lanes, first, width, minimum(item.columns - first, width))
             job.clear()
             if variant.b_layout == "across":
@@ -119,54 +133,67 @@ def make_kernel(variant: Variant, tiles: Tiles, emit: Callable[..., Any] | None)
 
 
 class _Job:
-    """One item under trace: `width` columns from `first` on, of which `valid` exist."""
+    """One item under trace: `width` columns from `first` on, of which `valid` exist.
+
+    sums     one row for each row of a, `stride` apart
+    step     rows of b that are added to the sums at a time
+    copy     a, if it was copied
+    """
 
     def __init__(
         self, variant: Variant, item: Item, lanes: int, first: Value, width: Value, valid: Value
     ) -> None:
         self.variant, self.item, self.lanes = variant, item, lanes
         self.first, self.width, self.valid = first, width, valid
-        self.sums = item.scratch
+        # one line more than the width: rows a power of two apart would meet in the first cache
+        self.sums, self.stride = item.scratch, width + lanes
         self.b = item.b + first * item.b_column
-        self.a, self.a_row, self.a_k = item.a, item.a_row, item.a_k
-        self.step, self.vectors = step_and_vectors(variant.one_row)
+        self.step = rows_at_a_time() if variant.b_layout == "across" else lanes
         if variant.copy_a:
             self._copy_a()
 
     def _copy_a(self) -> None:
-        """Put a into scratch memory, row by row, in the accumulator type."""
+        """Put a into scratch memory in the accumulator type, as `_a_at` reads it.
+
+        The elements that one step needs lie together: read where they are, as many streams as
+        there are rows come from the second cache or the third (48 x 4096 x 4096: 10.6 ms).
+        """
         item, lanes = self.item, self.lanes
-        target = self.sums + item.rows * self.width
+        self.copy = self.sums + item.rows * self.stride
         places = iota(i64, lanes) * item.a_k
-        deep = (item.depth + (lanes - 1)) // lanes * lanes
         for i in loop(item.rows):
             for k in loop(0, item.depth, lanes):
                 mask = tail_mask(item.depth - k, lanes)
                 there = item.a + i * item.a_row + k * item.a_k
-                row = gather(there, places, mask)
-                store(target + i * deep + k, cast(row, self.variant.accumulate))
-        self.a, self.a_row, self.a_k = target, deep, 1
+                if self.variant.a_layout == "along":
+                    row = load(there, lanes, mask=mask)
+                else:
+                    row = gather(there, places, mask)
+                store(self._a_at(i, k), cast(row, self.variant.accumulate))
+
+    def _a_at(self, i: Value, k: Value) -> Value:
+        """Where a[i, k] is, and behind it the following elements of the step."""
+        if not self.variant.copy_a:
+            return self.item.a + i * self.item.a_row + k
+        turn = k % self.step
+        return self.copy + ((k - turn) * self.item.rows + i * self.step + turn)
 
     def clear(self) -> None:
-        for n in loop(0, self.item.rows * self.width, self.lanes):
+        for n in loop(0, self.item.rows * self.stride, self.lanes):
             store(self.sums + n, zeros(self.variant.accumulate, self.lanes))
 
-    def _accumulate(self, k: Value, column: Value, rows_of_b: list[list[Value]]) -> None:
+    def _accumulate(self, k: Value, column: Value, rows_of_b: list[Value]) -> None:
         """sums[i, column ...] += a[i, k + n] * rows_of_b[n], in the order of n, for all i."""
-        vectors = range(len(rows_of_b[0]))
         for i in range(1) if self.variant.one_row else loop(self.item.rows):
-            at = self.sums + i * self.width + column
-            sums = [load(at + v * self.lanes, self.lanes) for v in vectors]
-            sums = self._add(self.a + i * self.a_row + k * self.a_k, rows_of_b, sums)
-            for v in vectors:
-                store(at + v * self.lanes, sums[v])
+            at = self.sums + i * self.stride + column
+            total = self._add(self._a_at(i, k), rows_of_b, load(at, self.lanes))
+            store(at, total)
 
-    def _add(self, a: Value, rows_of_b: list[list[Value]], sums: list[Value]) -> list[Value]:
+    def _add(self, a: Value, rows_of_b: list[Value], total: Value) -> Value:
         """The sums, and a[n] * rows_of_b[n] added in the order of n."""
         for n, row in enumerate(rows_of_b):
-            factor = splat(load(a + self.a_k * n), self.lanes)
-            sums = [multiply_add(factor, b, c) for b, c in zip(row, sums, strict=True)]
-        return sums
+            total = multiply_add(splat(load(a + n), self.lanes), row, total)
+        return total
 
     def multiply_across(self) -> None:
         depth, step = self.item.depth, self.step
@@ -178,39 +205,23 @@ class _Job:
 
     def _step_across(self, k: Value, step: int) -> None:
         """All columns of the block for `step` rows of b."""
-        item, unit = self.item, self.vectors * self.lanes
-        rows = [self.b + (k + n) * item.b_k for n in range(step)]
-        whole = self.valid // unit * unit
-        for column in loop(0, whole, unit):
-            self._columns_across(k, column, rows, [None] * self.vectors)
-        for column in loop(whole, self.valid, unit):
-            left = self.valid - column
-            masks = [tail_mask(left - v * self.lanes, self.lanes) for v in range(self.vectors)]
-            self._columns_across(k, column, rows, masks)
+        rows = [self.b + (k + n) * self.item.b_k for n in range(step)]
+        whole = self.valid // self.lanes * self.lanes
+        for column in loop(0, whole, self.lanes):
+            self._prefetch_rows(k, column, step)
+            self._accumulate(k, column, [self._load(row + column, None) for row in rows])
+        with when(whole < self.valid):
+            mask = tail_mask(self.valid - whole, self.lanes)
+            self._accumulate(k, whole, [self._load(row + whole, mask) for row in rows])
 
-    def _columns_across(self, k: Value, column: Value, rows: list[Value], masks: Any) -> None:
-        if self.variant.one_row:
-            self._prefetch_below(column, rows)
-        else:
-            self._prefetch_along(k, column, len(rows))
-        lanes, count = self.lanes, range(self.vectors)
-        vectors = [[self._load(row + column + v * lanes, masks[v]) for v in count] for row in rows]
-        self._accumulate(k, column, vectors)
-
-    def _prefetch_below(self, column: Value, rows: list[Value]) -> None:
-        """Ask for these columns of the rows that come next."""
-        line = LINE_BYTES // self.variant.b.itemsize
-        ahead = column + self.item.b_k * len(rows)
-        for row in rows:
-            for at in range(0, self.vectors * self.lanes, line):
-                prefetch(row + ahead + at)
-
-    def _prefetch_along(self, k: Value, column: Value, step: int) -> None:
+    def _prefetch_rows(self, k: Value, column: Value, step: int) -> None:
         """Ask for a longer piece of one of the rows that come next, of each in turn.
 
-        141 instead of 108 GFLOP/s at 16 x 4096 x 4096: memory likes long pieces.
+        Into the second cache: the same columns of many rows may all fall into one place of the
+        first. Measured at 1 x 4096 x 4096, 2 threads of Zen 4: 1.80 ms; 1.95 where each step
+        asks for its own columns of all rows, 2.15 if into the first cache, 2.05 unasked.
         """
-        unit, line = self.vectors * self.lanes, LINE_BYTES // self.variant.b.itemsize
+        unit, line = self.lanes, LINE_BYTES // self.variant.b.itemsize
         turn = column // unit % step
         there = self.b + (k + step + turn) * self.item.b_k + (column - turn * unit)
         for at in range(0, step * unit, line):
@@ -230,15 +241,14 @@ class _Job:
                 for k in loop(0, whole, lanes):
                     self._accumulate(k, column, self._square(k, columns))
             for k in loop(whole, depth):
-                self._accumulate(k, column, [[self._gather(k, column)]])
+                self._accumulate(k, column, [self._gather(k, column)])
 
     def _add_squares(self, column: Value, whole: Value) -> None:
         """For a single row of a: its sums stay in a register."""
         columns = self._columns(column)
         total = var(zeros(self.variant.accumulate, self.lanes))
         for k in loop(0, whole, self.lanes):
-            square = self._square(k, columns)
-            total.set(self._add(self.a + k * self.a_k, square, [total.get()])[0])
+            total.set(self._add(self._a_at(k * 0, k), self._square(k, columns), total.get()))
         store(self.sums + column, total.get())
 
     def _columns(self, column: Value) -> list[Value]:
@@ -246,11 +256,11 @@ class _Job:
         last, step = self.valid - 1, self.item.b_column
         return [self.b + minimum(last, column + n) * step for n in range(self.lanes)]
 
-    def _square(self, k: Value, columns: list[Value]) -> list[list[Value]]:
+    def _square(self, k: Value, columns: list[Value]) -> list[Value]:
         """lanes x lanes elements of b by rows, from where its columns start."""
         for each in columns:
-            prefetch(each + k + AHEAD_BYTES // self.variant.b.itemsize)
-        return [[row] for row in transpose([self._load(each + k, None) for each in columns])]
+            prefetch(each + k + AHEAD_BYTES // self.variant.b.itemsize, locality=2)
+        return transpose([self._load(each + k, None) for each in columns])
 
     def _gather(self, k: Value, column: Value) -> Value:
         """`lanes` elements of row k of b, which lie apart."""
@@ -269,7 +279,7 @@ class _Job:
             for column in loop(0, self.valid, lanes):
                 at = self.first + column
                 mask = tail_mask(item.columns - at, lanes)
-                value = load(self.sums + i * self.width + column, lanes)
+                value = load(self.sums + i * self.stride + column, lanes)
                 value = apply_epilogue(
                     self.variant, emit, item.args, item.batch, i, at, value, mask
                 )
