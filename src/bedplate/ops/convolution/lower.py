@@ -20,6 +20,7 @@ from typing import Any
 from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.devices.cpu.workers import n_workers
 from bedplate.kernel import from_dtype, host
+from bedplate.ops.convolution.last import LastGrid, enter_last, pack_last, pays
 from bedplate.ops.convolution.tiles import Tile, grid_kernel, tile_kernel, tile_shape, weight_kernel
 from bedplate.ops.convolution.weight import by_weight_kernel, tile_of
 from bedplate.ops.convolution.windows import lifted
@@ -114,6 +115,10 @@ def _taps(shape: Shape3) -> list[Triple]:
     return list(itertools.product(*(range(size) for size in shape.window)))
 
 
+def _times(a: Triple, b: Triple) -> Triple:
+    return tuple(x * y for x, y in zip(a, b, strict=True))
+
+
 def _tap_distances(grid: Grid, shape: Shape3) -> list[int]:
     return [
         grid.distance(tuple(k * d for k, d in zip(tap, shape.dilation, strict=True)), shape.stride)
@@ -147,6 +152,11 @@ class Target:
     sizes: Triple
     steps: Triple
 
+    @property
+    def first(self) -> Any:
+        """The view from the first output on."""
+        return dataclasses.replace(self.view, offset=self.view.offset + self.start)
+
 
 def lower_forward(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None) -> None:
     """Enter the launches of a convolution."""
@@ -154,12 +164,25 @@ def lower_forward(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: 
     if not out.size:
         return
     shape = shape_of(x.shape[2:], w.shape[2:], out.shape[2:], node.attributes)
-    grid = _grid_of_input(builder, x, shape)
     rows = w.shape[0] // shape.groups
     weights = Weights(
         w, rows, w.shape[1], rows * w.strides[0], w.strides[0], w.strides[1]
     )  # fmt: skip
     target = Target(out, 0, shape.out, lifted(out.strides[2:], 0))
+    if pays(rows, weights.channels * math.prod(shape.window), accumulator(x.dtype)):
+        taps = _taps(shape)
+        places = [_times(tap, shape.dilation) for tap in taps]
+        cells = tuple(
+            (o - 1) * s + (k - 1) * d + 1
+            for o, s, k, d in zip(
+                shape.out, shape.stride, shape.window, shape.dilation, strict=True
+            )
+        )
+        last = pack_last(builder, x, shape.before, cells)
+        pairs = list(zip(taps, places, strict=True))
+        enter_last(builder, last, weights, pairs, shape.stride, target, shape.groups)
+        return
+    grid = _grid_of_input(builder, x, shape)
     _enter(builder, grid, weights, _taps(shape), _tap_distances(grid, shape), target, shape.groups)
 
 
@@ -176,9 +199,13 @@ def lower_by_input(
     ends = [_ends(shape, axis, reached[axis]) for axis in range(3)]
     before = tuple(-low for low, _ in ends)
     cells = tuple(high - low for low, high in ends)
-    grid = _pack_grid(builder, grad, before, (1, 1, 1), (1, 1, 1), cells)
     inner = w.shape[0] // shape.groups
     weights = Weights(w, w.shape[1], inner, inner * w.strides[0], w.strides[1], w.strides[0])
+    fewest = inner * math.prod(min(map(len, taps)) for taps in reached)
+    if pays(weights.rows, fewest, accumulator(grad.dtype)):
+        grid = pack_last(builder, grad, before, cells)
+    else:
+        grid = _pack_grid(builder, grad, before, (1, 1, 1), (1, 1, 1), cells)
     steps = lifted(out.strides[2:], 0)
     for phase in itertools.product(*(range(s) for s in shape.stride)):
         sizes = tuple(
@@ -188,17 +215,16 @@ def lower_by_input(
             continue
         parts = list(itertools.product(*(reached[axis][phase[axis]] for axis in range(3))))
         taps = [tuple(k for k, _ in part) for part in parts]
-        distances = [
-            grid.distance(
-                tuple(e + b for (_, e), b in zip(part, before, strict=True)), (1, 1, 1)
-            )
-            for part in parts
-        ]  # fmt: skip
+        places = [tuple(e + b for (_, e), b in zip(part, before, strict=True)) for part in parts]
         start = sum(p * step for p, step in zip(phase, steps, strict=True))
         apart = tuple(s * step for s, step in zip(shape.stride, steps, strict=True))
-        _enter(
-            builder, grid, weights, taps, distances, Target(out, start, sizes, apart), shape.groups
-        )
+        target = Target(out, start, sizes, apart)
+        if isinstance(grid, LastGrid):
+            pairs = list(zip(taps, places, strict=True))
+            enter_last(builder, grid, weights, pairs, (1, 1, 1), target, shape.groups)
+        else:
+            distances = [grid.distance(place, (1, 1, 1)) for place in places]
+            _enter(builder, grid, weights, taps, distances, target, shape.groups)
 
 
 def _reached(shape: Shape3, axis: int, phase: int) -> list[tuple[int, int]]:
