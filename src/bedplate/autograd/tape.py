@@ -100,6 +100,12 @@ class Entry:
         self.output = self.hooks = None
 
     @property
+    def site(self) -> Any:
+        """Where it was applied; see `Node.site`."""
+        output: Any = self.output[0] if isinstance(self.output, tuple) else self.output
+        return None if output is None else output.site
+
+    @property
     def line(self) -> str:
         output: Any = self.output[0] if isinstance(self.output, tuple) else self.output
         return "a line that is no longer known" if output is None else output.line()
@@ -250,8 +256,6 @@ def _spread(entry: Any, grad: Any, grads: dict[Any, Any], wrap: Wrap, create: bo
             watcher.differentiated(entry, grad, found)
         finally:
             watcher.differentiating = before
-    if hooks.gradient is not None:
-        hooks.gradient(entry, found)
     for source, gradient in zip(entry.sources, found, strict=True):
         if source is not None and gradient is not None:
             known = grads.get(source)
@@ -319,6 +323,8 @@ def _checked(entry: Entry, gradients: Any) -> tuple[Any, ...]:
             real = node.dtype.kind != "c" and gradient.dtype.kind == "c"
             converted = (gradient.real if real else gradient).astype(node.dtype)
             gradients = (*gradients[:index], converted, *gradients[index + 1 :])
+    if hooks.gradient is not None:
+        hooks.gradient(entry, gradients)
     return gradients
 
 
@@ -351,6 +357,16 @@ class Part:
     """
 
     name = "part"
+
+
+def mark_gradients(gradients: Iterable[Any], site: Any) -> None:
+    """Give a site to those nodes of gradients that have none."""
+    stack = [getattr(gradient, "_node", gradient) for gradient in gradients]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Node) and node.site is None and node.block is None:
+            node.site = site
+            stack.extend(node.inputs)
 
 
 def why_no_history(node: Node) -> str:

@@ -115,6 +115,9 @@ class Lowering:
         output = contiguous_view(self.buffer_of(result), node.shape, result.dtype)
         self.builder.lowering(group, epilogue)
         node.op.lower(self.builder, node, inputs, [output], epilogue)
+        last = self.builder.launches[-1]  # the one that applies it
+        last.nbytes += sum(buffer.nbytes for buffer in epilogue.reads)
+        last.flops += numel(node) * sum(bool(member.inputs) for member in chain.members)
         self.builder.lowering(group)
 
     def _output_views(self, node: Node) -> list[View]:

@@ -17,6 +17,7 @@ from bedplate.compiler.groups import Group
 from bedplate.compiler.layout import LayoutBuilder, Strides
 from bedplate.compiler.program import (
     FULL,
+    ITEM,
     ROW,
     STRIDED,
     Apply,
@@ -120,17 +121,27 @@ class FusedLowering(LayoutBuilder):
             writes.append(buffer)
         if any(isinstance(v, CheckedIndex) for v in program.values):
             words.append(builder.error_record)
-        nbytes = sum(math.prod(s for s, t in u.dims if t) * u.itemsize for u in self.uses)
-        n_ops = sum(isinstance(v, Apply | Reduce) for v in program.values)
+        nbytes = sum(moved_bytes(use) for use in self.uses)
         launch = builder.launch(
             fused_kernel(program), words, items, reads=reads, writes=writes,
-            flops=float(n_ops * self.group.total), nbytes=float(nbytes), name=program.name,
+            flops=float(self._flops(program)), nbytes=float(nbytes), name=program.name,
         )  # fmt: skip
         launch.in_place = self._in_place(program)
         launch.checks = any(isinstance(v, CheckedIndex) for v in program.values)
         launch.shared = bool(self.group.regions)
         for node, parts, partial in self.combines:
             self._combine(node, parts, partial)
+
+    def _flops(self, program: Program) -> int:
+        """One for each op at each element; an op on rows is done once a row."""
+        total, counted = self.group.total, {ITEM: 1, ROW: self.rows, FULL: self.group.total}
+        flops = 0
+        for value, level in zip(program.values, program.levels, strict=True):
+            if isinstance(value, Reduce):
+                flops += total
+            elif isinstance(value, Apply):
+                flops += counted[level]
+        return flops
 
     def _in_place(self, program: Program) -> list[tuple[BufferRef, BufferRef]]:
         """Results that may lie over an input: same elements, written after its last reading."""
@@ -179,3 +190,10 @@ class FusedLowering(LayoutBuilder):
             writes=[target], flops=float(outer * columns * parts),
             nbytes=float(partial.nbytes + target.nbytes), name=f"combine_{value.op.name}",
         )  # fmt: skip
+
+
+def moved_bytes(use: AccessUse) -> int:
+    """What an access reads or writes, each element once; a take reads what it chooses."""
+    if use.extra and not use.written:
+        return use.size * use.itemsize
+    return math.prod(size for size, stride in use.dims if stride) * use.itemsize

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from bedplate.autograd import tape
-from bedplate.graph.node import Node
 from bedplate.graph.pending import PACKAGE
 from bedplate.memory import line_of
 from bedplate.nn import Module
@@ -111,17 +110,10 @@ class Places:
 
     def gradient(self, entry: Any, gradients: Iterable[Any]) -> None:
         """Mark the nodes of the gradients of a tape's entry."""
-        output = entry.output[0] if isinstance(entry.output, tuple) else entry.output
-        origin = getattr(output, "site", None)
-        if origin is None:
-            return
-        site = Site(origin[0], origin[1], module_of(origin), BACKWARD)
-        stack = [getattr(gradient, "_node", gradient) for gradient in gradients]
-        while stack:
-            node = stack.pop()
-            if isinstance(node, Node) and node.site is None and node.block is None:
-                node.site = site
-                stack.extend(node.inputs)
+        origin = entry.site
+        if origin is not None:
+            site = Site(origin[0], origin[1], module_of(origin), BACKWARD)
+            tape.mark_gradients(gradients, site)
 
     # ---- modules and optimisers, which stand above the floors that have hooks
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bedplate.autograd.operation import state_of
-from bedplate.autograd.tape import Leaf, has_history
+from bedplate.autograd.tape import Leaf, has_history, mark_gradients
 from bedplate.compiler.signature import is_input
 from bedplate.errors import CaptureError, InternalError
 from bedplate.graph.node import Node, topological_order
@@ -97,7 +97,8 @@ class Watch:
         return module.forward(*inputs, **options)
 
     def differentiated(self, entry: Any, grad: Any, found: tuple[Any, ...]) -> None:
-        """A capture looks at values made by tensors only."""
+        """Gradients have the line of what they are the gradient of, for whoever looks at a plan."""
+        mark_gradients(found, entry.site)
 
     def applied(self, operation: Any) -> None:
         self.operations.setdefault(id(operation), (operation, state_of(operation)))
