@@ -20,11 +20,20 @@ from bedplate.ops.convolution.last_pack import (
     last_weight_rows_kernel,
 )
 from bedplate.ops.convolution.last_tiles import LastTile, last_tile_kernel, last_tile_shape
+from bedplate.ops.convolution.last_weight import (
+    WeightTile,
+    chunk_lines,
+    last_by_weight_kernel,
+    unpack_kernel,
+    weight_tile_rows,
+)
 from bedplate.ops.convolution.windows import lifted
 from bedplate.ops.matmul.tiles import accumulator
 
 Triple = tuple[int, ...]
 ITEMS_PER_WORKER = 8
+# each item reads all gradients of its output channels
+WEIGHT_ITEMS_PER_WORKER = 4
 # A tile's places and its transposition take about as long as so many steps of 28 multiply-adds.
 LEAST_DEPTH = 24
 
@@ -71,7 +80,9 @@ def pack_last(builder: Any, x: Any, before: Triple, cells: Triple) -> LastGrid:
     accumulate = accumulator(x.dtype)
     images, channels = x.shape[:2]
     room = room_for(channels, accumulate.itemsize)
-    nbytes = images * math.prod(cells) * room * accumulate.itemsize
+    # a tile's last rows may reach past the last cell
+    slack = 64
+    nbytes = (images * math.prod(cells) * room + slack) * accumulate.itemsize
     buffer = builder.temp(nbytes)
     words = [
         x, buffer, channels, room, *x.strides[:2], *lifted(x.strides[2:], 0),
@@ -86,15 +97,16 @@ def pack_last(builder: Any, x: Any, before: Triple, cells: Triple) -> LastGrid:
 
 
 def _segments(
-    grid: LastGrid, taps: list[tuple[Triple, Triple]], channels: int
+    grid: LastGrid, taps: list[tuple[Triple, Triple]], channels: int, merge: bool = True
 ) -> tuple[list[tuple[Triple, Triple]], list[int], int]:
     """(the taps in the order of their cells, distances of segments, elements of one).
 
-    taps   (place in the window, place in the grid)
+    taps    (place in the window, place in the grid)
+    merge   whether taps side by side may be one segment
     """
     order = sorted(taps, key=lambda tap: grid.distance(tap[1]))
     distances = [grid.distance(place) for _, place in order]
-    if channels != grid.room:
+    if channels != grid.room or not merge:
         return order, distances, channels
     starts = [d for n, d in enumerate(distances) if n == 0 or d != distances[n - 1] + channels]
     length = len(order) // len(starts)
@@ -169,4 +181,45 @@ def enter_last(
         writes=[view.buffer], flops=2.0 * view.shape[0] * groups * weights.rows * depth * z * y * x,
         nbytes=float(grid.buffer.nbytes + packed.nbytes + view.size * view.dtype.itemsize),
         name="convolution",
+    )  # fmt: skip
+
+
+def by_weight_last(
+    builder: Any, grid: LastGrid, grad: LastGrid, out: Any, taps: list[tuple[Triple, Triple]],
+    sizes: tuple[int, Triple, Triple], groups: int,
+) -> None:  # fmt: skip
+    """Enter the sums of the gradient by the weights, and bringing them to their places.
+
+    sizes   images, outputs, how many cells of the grid a step of the output is
+    """
+    images, shape, stride = sizes
+    accumulate = accumulator(out.dtype)
+    lanes = host().lanes(accumulate)
+    rows_out, channels, n_taps = out.shape[0] // groups, out.shape[1], len(taps)
+    _, vectors = last_tile_shape(rows_out, lanes)
+    # taps side by side share the cells that a tile reads; those of few channels are one segment
+    merges = channels < 3 * weight_tile_rows(channels, vectors)
+    order, segments, length = _segments(grid, taps, channels, merges)
+    tile = WeightTile(accumulate, weight_tile_rows(length, vectors), vectors)
+    blocks = groups * -(-rows_out // tile.columns)
+    sums = builder.temp(blocks * n_taps * channels * tile.columns * accumulate.itemsize)
+    n_tiles = -(-length // tile.rows) * len(segments)
+    parts = min(-(-WEIGHT_ITEMS_PER_WORKER * n_workers() // blocks), n_tiles)
+    moved = tuple(s * step for s, step in zip((1, *stride), grid.steps, strict=True))
+    words = [
+        grid.buffer, grad.buffer, sums, parts, blocks // groups, chunk_lines(shape, accumulate),
+        images, channels, rows_out, len(segments), length, *shape, *moved, *grad.steps, *segments,
+    ]  # fmt: skip
+    builder.launch(
+        last_by_weight_kernel(tile), words, blocks * parts, reads=[grid.buffer, grad.buffer],
+        writes=[sums], flops=2.0 * images * out.size * math.prod(shape),
+        nbytes=float(grid.buffer.nbytes + grad.buffer.nbytes), name="convolution_by_weight",
+    )  # fmt: skip
+    part = -(-channels // min(-(-ITEMS_PER_WORKER * n_workers() // blocks), channels))
+    ranks = [order.index(tap) for tap in taps]
+    builder.launch(
+        unpack_kernel(accumulate, from_dtype(out.dtype), tile.columns),
+        [sums, out, blocks // groups, rows_out, channels, n_taps, part, *ranks],
+        blocks * -(-channels // part), reads=[sums], writes=[out.buffer],
+        nbytes=2.0 * sums.nbytes, name="convolution_last_unpack",
     )  # fmt: skip

@@ -20,7 +20,14 @@ from typing import Any
 from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.devices.cpu.workers import n_workers
 from bedplate.kernel import from_dtype, host
-from bedplate.ops.convolution.last import LastGrid, enter_last, pack_last, pays
+from bedplate.ops.convolution.last import (
+    LEAST_DEPTH,
+    LastGrid,
+    by_weight_last,
+    enter_last,
+    pack_last,
+    pays,
+)
 from bedplate.ops.convolution.tiles import Tile, grid_kernel, tile_kernel, tile_shape, weight_kernel
 from bedplate.ops.convolution.weight import by_weight_kernel, tile_of
 from bedplate.ops.convolution.windows import lifted
@@ -119,6 +126,12 @@ def _times(a: Triple, b: Triple) -> Triple:
     return tuple(x * y for x, y in zip(a, b, strict=True))
 
 
+def _cells(shape: Shape3) -> Triple:
+    """How many elements of the padded input the windows reach along each axis."""
+    sizes = zip(shape.out, shape.stride, shape.window, shape.dilation, strict=True)
+    return tuple((o - 1) * s + (k - 1) * d + 1 for o, s, k, d in sizes)
+
+
 def _tap_distances(grid: Grid, shape: Shape3) -> list[int]:
     return [
         grid.distance(tuple(k * d for k, d in zip(tap, shape.dilation, strict=True)), shape.stride)
@@ -170,16 +183,8 @@ def lower_forward(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: 
     )  # fmt: skip
     target = Target(out, 0, shape.out, lifted(out.strides[2:], 0))
     if pays(rows, weights.channels * math.prod(shape.window), accumulator(x.dtype)):
-        taps = _taps(shape)
-        places = [_times(tap, shape.dilation) for tap in taps]
-        cells = tuple(
-            (o - 1) * s + (k - 1) * d + 1
-            for o, s, k, d in zip(
-                shape.out, shape.stride, shape.window, shape.dilation, strict=True
-            )
-        )
-        last = pack_last(builder, x, shape.before, cells)
-        pairs = list(zip(taps, places, strict=True))
+        pairs = [(tap, _times(tap, shape.dilation)) for tap in _taps(shape)]
+        last = pack_last(builder, x, shape.before, _cells(shape))
         enter_last(builder, last, weights, pairs, shape.stride, target, shape.groups)
         return
     grid = _grid_of_input(builder, x, shape)
@@ -309,6 +314,14 @@ def lower_by_weight(
         return
     shape = shape_of(x.shape[2:], out.shape[2:], grad.shape[2:], node.attributes)
     accumulate = accumulator(x.dtype)
+    # without images there is no chunk, and the sums would not be set
+    if x.shape[0] and pays(out.shape[0] // shape.groups, LEAST_DEPTH, accumulate):
+        pairs = [(tap, _times(tap, shape.dilation)) for tap in _taps(shape)]
+        cells = pack_last(builder, x, shape.before, _cells(shape))
+        grads = pack_last(builder, grad, (0, 0, 0), shape.out)
+        sizes = x.shape[0], shape.out, shape.stride
+        by_weight_last(builder, cells, grads, out, pairs, sizes, shape.groups)
+        return
     grid = _grid_of_input(builder, x, shape)
     rows_of = grad.buffer, grad
     if not grad.contiguous or from_dtype(grad.dtype) is not accumulate:
