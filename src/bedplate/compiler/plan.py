@@ -25,17 +25,19 @@ from bedplate.compiler.memory_plan import plan_memory
 from bedplate.compiler.merge import merged_tasks
 from bedplate.compiler.passes.pipeline import Step, run_passes
 from bedplate.compiler.schedule import allow_overwriting, checked_regions, schedule
-from bedplate.config import config
+from bedplate.config import config, settings_of
 from bedplate.devices.cpu.runner import NativePlan, Slot, Task
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
 from bedplate.kernel.checks import watch
-from bedplate.memory import allocate
+from bedplate.memory import allocate, allocate_all
 from bedplate.observer import hooks
 
 ARENA, ERRORS, FIRST_INPUT = 0, 1, 2
 ERROR_WORDS = 8
 LineOf = Callable[[Node], str]
+_settings = settings_of("check", "debug")
+_bits_of, _word_of = struct.Struct("d").pack, struct.Struct("q").unpack
 
 
 @dataclass
@@ -44,6 +46,18 @@ class Result:
 
     index: int
     alias: bool
+
+
+class Bound:
+    """Slots and an error record for one run at a time."""
+
+    __slots__ = ("address", "errors", "slots")
+
+    def __init__(self, n_slots: int) -> None:
+        self.errors = (ctypes.c_int64 * ERROR_WORDS)()
+        self.slots = (ctypes.c_int64 * n_slots)()
+        self.slots[ERRORS] = ctypes.addressof(self.errors)
+        self.address = ctypes.addressof(self.slots)
 
 
 @dataclass
@@ -70,6 +84,7 @@ class Plan:
     steps: list[Step] = field(default_factory=list)
     granted: list[tuple[int, int]] = field(default_factory=list)
     stops: list[tuple[int, list[HostTask]]] = field(default_factory=list)
+    spare: list[Bound] = field(default_factory=list)
 
     def run(
         self, inputs: Sequence[Any], scalars: Sequence[float], line: LineOf = Node.line
@@ -81,25 +96,35 @@ class Plan:
         line     names the user's line of a node that failed
         raises   IndexError if an index was out of range, LinAlgError
         """
-        outputs = [allocate(nbytes) for nbytes in self.output_bytes]
-        arena = allocate(self.arena_bytes) if self.arena_bytes else None
-        errors = (ctypes.c_int64 * ERROR_WORDS)()
-        slots = (ctypes.c_int64 * self.native.n_slots)()
-        slots[ARENA] = arena.address if arena is not None else 0
-        slots[ERRORS] = ctypes.addressof(errors)
+        outputs = allocate_all(self.output_bytes)
+        bound = self.spare.pop() if self.spare else Bound(self.native.n_slots)
+        slots, errors = bound.slots, bound.errors
+        arena = None
+        if self.arena_bytes:
+            arena = allocate(self.arena_bytes)
+            slots[ARENA] = arena.address
         position = FIRST_INPUT
-        for block in (*inputs, *outputs):
+        for block in inputs:
+            slots[position] = block.address
+            position += 1
+        for block in outputs:
             slots[position] = block.address
             position += 1
         for number in scalars:
             slots[position] = double_bits(number)
             position += 1
-        if config.check:
+        check, debug = _settings()
+        if check:
             self._run_watched(slots, [*inputs, *outputs, arena], errors, line)
-        else:
+        elif self.stops or debug:
             self.launch(slots, errors, line)
+        else:
+            self.native.run_at(bound.address)
         if errors[0]:
             self.raise_index_error(errors, line)
+        self.spare.append(bound)
+        if len(outputs) == 1 == len(self.results) and not self.results[0].alias:
+            return outputs
         return [(inputs if r.alias else outputs)[r.index] for r in self.results]
 
     def _run_watched(self, slots: Any, blocks: list[Any], errors: Any, line: LineOf) -> None:
@@ -153,7 +178,7 @@ def _run_observed(task: HostTask, slots: Any, line: LineOf) -> None:
 
 def double_bits(number: float) -> int:
     """A number as the word that kernels read."""
-    return struct.unpack("q", struct.pack("d", number))[0]
+    return _word_of(_bits_of(number))[0]
 
 
 def compile_plan(
@@ -188,7 +213,7 @@ def compile_plan(
         native, n_inputs, n_scalars, output_bytes, results, arena_bytes, lowering.sites, regions,
         groups, steps, granted, stops,
     )  # fmt: skip
-    if hooks.planned is not None:
+    if hooks.planned is not None and not keep_steps:
         hooks.planned(plan, regions, lowering.buffers)
     if not keep_steps:
         _forget(regions, groups)
@@ -207,9 +232,10 @@ def _forget(regions: list[list[Launch]], groups: list[Group]) -> None:
 def _stops(regions: list[list[Launch]], grants: bool) -> list[tuple[int, list[HostTask]]]:
     """See `Plan`: where host tasks are called, and the last check if a result overwrites."""
     stops = []
+    last_check = checked_regions(regions) if grants else 0
     for number, region in enumerate(regions, 1):
         tasks = [_host_task(*launch.host) for launch in region if launch.host is not None]
-        if tasks or (grants and number == checked_regions(regions)):
+        if tasks or number == last_check:
             stops.append((number, tasks))
     return stops
 

@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from bedplate.compiler.collect import collected
 from bedplate.compiler.host import line_in, lines_of
 from bedplate.compiler.plan import Plan, compile_plan
 from bedplate.compiler.signature import Signature
-from bedplate.config import config
+from bedplate.config import settings_of
 from bedplate.devices import reference
 from bedplate.devices.cpu.runner import n_workers
 from bedplate.errors import CaptureError
@@ -30,7 +31,7 @@ from bedplate.ops.record import REGISTRY
 PLAN_CACHE_SIZE = 256  # plans; a training loop needs a handful
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 _lock = threading.RLock()
-_SETTINGS = ("fusion", "merging", "folding", "cse", "algebra", "check")
+_settings = settings_of("fusion", "merging", "folding", "cse", "algebra", "check")
 
 
 def realise(nodes: list[Node]) -> None:
@@ -40,6 +41,12 @@ def realise(nodes: list[Node]) -> None:
     raises  IndexError for an index that is out of range; what was asked for stays without value
     """
     with _lock:
+        signature = collected(nodes)
+        if signature is not None:
+            nodes.clear()
+            if signature.roots:
+                run_signature(signature)
+            return
         order = topological_order(nodes)
         roots = held_nodes(order, nodes)
         nodes.clear()
@@ -126,14 +133,21 @@ def run_native(roots: list[Node]) -> None:
 
 def run_ordered(order: list[Node], roots: list[Node]) -> None:
     """Compute roots by one plan, compiled or found."""
-    signature = Signature(order, roots)
+    run_signature(Signature(order, roots))
+
+
+def run_signature(signature: Signature) -> None:
+    """Compute the roots of a graph by its plan, compiled or found."""
     inputs = [node.block for node in signature.inputs]
     if None in inputs:
         raise _escaped(signature.inputs[inputs.index(None)])
-    plan = find_plan(signature)
-    blocks = plan.run(inputs, signature.scalars, lambda node: line_in(lines_of(order), node))
-    for root, block in zip(roots, blocks, strict=True):
-        root.realise(block)
+    order = signature.order
+    blocks = find_plan(signature).run(
+        inputs, signature.scalars, lambda node: line_in(lines_of(order), node)
+    )
+    for root, block in zip(signature.roots, blocks, strict=True):
+        root.block = block
+        root.inputs = ()
 
 
 def project_outputs(roots: list[Node]) -> list[Node]:
@@ -181,8 +195,7 @@ def find_plan(signature: Signature, wishes: tuple[tuple[int, int], ...] = ()) ->
 
     wishes   pairs (result, input): the result may be written over the input
     """
-    settings = tuple([getattr(config, name) for name in _SETTINGS])
-    key: Any = (signature.key, settings, n_workers(), wishes)
+    key: Any = (signature.key, _settings(), n_workers(), wishes)
     if hooks.plan_key is not None:
         key = key, hooks.plan_key(signature)
     plan = _plans.get(key)

@@ -18,6 +18,39 @@ from bedplate.ops.leaves import placeholder
 KNOWN_FLOATS = frozenset({0.0, 1.0, -1.0, 2.0, 0.5})
 
 
+class Parts:
+    """What each node of a graph adds to the key, in an order that has inputs first.
+
+    number   of each node
+    """
+
+    __slots__ = ("inputs", "number", "parts", "scalars")
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+        self.number: dict[Node, int] = {}
+        self.inputs: list[Node] = []
+        self.scalars: list[float] = []
+
+    def add(self, node: Node, sources: list[int]) -> int:
+        """Enter a node whose inputs have these numbers; gives its own."""
+        parts = self.parts
+        self.number[node] = at = len(parts)
+        op = node.op
+        name = op.name
+        if (node.block is not None and name != "constant") or name == "placeholder":  # is_input
+            self.inputs.append(node)
+            parts.append((node.shape, node.dtype))
+        elif name == "constant" and is_scalar(node):
+            self.scalars.append(node.attributes["value"])
+            parts.append(("scalar", node.dtype))
+        else:
+            attributes = node.attributes
+            key = attributes_key(attributes) if attributes else ()
+            parts.append((op, tuple(sources), key, node.shape, node.dtype))
+        return at
+
+
 class Signature:
     """The key of a graph, with the inputs and numbers that a run of its plan needs.
 
@@ -25,33 +58,34 @@ class Signature:
     roots   the nodes whose values are wanted
     """
 
+    __slots__ = ("inputs", "key", "order", "roots", "scalars")
+
     def __init__(self, order: list[Node], roots: list[Node]) -> None:
         self.order = order
         self.roots = roots
-        self.inputs: list[Node] = []
-        self.scalars: list[float] = []
-        self.number: dict[Node, int] = {}
-        parts = [self._part(i, node) for i, node in enumerate(order)]
-        self.key = (tuple(parts), tuple([self.number[root] for root in roots]))
+        parts = Parts()
+        for node in order:
+            parts.add(node, [parts.number[source] for source in node.inputs])
+        self.inputs = parts.inputs
+        self.scalars = parts.scalars
+        self.key: Any = (tuple(parts.parts), tuple([parts.number[root] for root in roots]))
 
-    def _part(self, i: int, node: Node) -> Any:
-        number = self.number
-        number[node] = i
-        op = node.op
-        if is_input(node):
-            self.inputs.append(node)
-            return node.shape, node.dtype
-        if op.name == "constant" and is_scalar(node):
-            self.scalars.append(node.attributes["value"])
-            return "scalar", node.dtype
-        attributes = node.attributes
-        return (
-            op,
-            tuple([number[source] for source in node.inputs]),
-            attributes_key(attributes) if attributes else (),
-            node.shape,
-            node.dtype,
-        )
+    @classmethod
+    def of_parts(cls, parts: Parts, order: list[Node], roots: list[int]) -> Signature:
+        """The signature of a graph that was walked already; roots by number."""
+        key = (tuple(parts.parts), tuple(roots))
+        return cls.of_key(key, order, [order[at] for at in roots], parts.inputs, parts.scalars)
+
+    @classmethod
+    def of_key(
+        cls, key: Any, order: list[Node], roots: list[Node], inputs: list[Node],
+        scalars: list[float],
+    ) -> Signature:  # fmt: skip
+        """The signature that has these parts."""
+        self = cls.__new__(cls)
+        self.key, self.order, self.roots = key, order, roots
+        self.inputs, self.scalars = inputs, scalars
+        return self
 
     def lifted(self) -> list[Node]:
         """The roots of the same graph on placeholders and run-time numbers."""

@@ -156,12 +156,11 @@ def rule(name: str, accepted: tuple[DType, ...], result: Result) -> Callable[...
         first = inputs[0]
         shape = first.shape
         dtype = first.dtype
-        if len(inputs) > 1:
-            for other in inputs:
-                if other.dtype is not dtype:
-                    refuse_inputs(DTypeError, name, "the dtypes differ", inputs)
-                if other.shape != shape:
-                    shape = broadcast_shapes(name, inputs)
+        for other in inputs[1:]:
+            if other.dtype is not dtype:
+                refuse_inputs(DTypeError, name, "the dtypes differ", inputs)
+            if other.shape != shape:
+                shape = broadcast_shapes(name, inputs)
         if dtype not in allowed:
             refuse_dtype(name, inputs, accepted)
         if result is None:
@@ -277,10 +276,12 @@ def binary(
 
         @functools.wraps(declared)
         def function(a: Value, b: Value, /) -> Value:
-            if type(b) in PLAIN_NUMBERS and getattr(a, "dtype", None) in floats:
+            if type(a) is type(b):
+                pass
+            elif type(b) in PLAIN_NUMBERS and getattr(a, "dtype", None) in floats:
                 b = a._from_node(constant(b, a.dtype, a.device))
                 return a._apply(op, (a, b), NO_ATTRIBUTES)
-            if type(a) in PLAIN_NUMBERS and getattr(b, "dtype", None) in floats:
+            elif type(a) in PLAIN_NUMBERS and getattr(b, "dtype", None) in floats:
                 a = b._from_node(constant(a, b.dtype, b.device))
                 return b._apply(op, (a, b), NO_ATTRIBUTES)
             try:

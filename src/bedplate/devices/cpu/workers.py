@@ -28,13 +28,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bedplate.config import config
+from bedplate.config import config, settings_of
 from bedplate.devices.cpu import native
 from bedplate.errors import DeviceError
 from bedplate.memory import Block, allocate
 
 MAX_WORKERS = 256
 SPIN_SECONDS = 40e-6  # about what it costs to be put to sleep and woken
+_settings = settings_of("threads", "num_threads")
 
 
 @functools.cache
@@ -51,9 +52,10 @@ def cores() -> int:
 
 def n_workers() -> int:
     """How many workers a plan may use from here: the caller and the threads that help it."""
-    if not config.threads or not native.HAS_FUTEX:
+    threads, asked = _settings()
+    if not threads or not native.HAS_FUTEX:
         return 1
-    return min(config.num_threads or cores(), MAX_WORKERS)
+    return min(asked or cores(), MAX_WORKERS)
 
 
 class Workers:

@@ -1,0 +1,176 @@
+"""collect: what a pending list computes, found in one walk.
+
+This stands between a user's asking for a value and the plan that computes it, at every step of an
+uncaptured program; so the walk numbers the nodes, makes the key, counts who holds what and drops
+what nobody needs, all at once. What it does not cover goes the long way round, see realise.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from bedplate.compiler.passes.cse import attributes_key
+from bedplate.compiler.signature import Parts, Signature
+from bedplate.graph.node import Node
+
+
+def collected(nodes: list[Node]) -> Signature | None:
+    """The graph of those nodes of a list that somebody holds; whoever wants one value puts it last.
+
+    returns  None where there are leaves in the list, ops with several outputs, nodes of the
+             reference device, or nodes that no wanted one needs
+    cost     about 1 us a node
+    """
+    if len(nodes) == 1:
+        signature = _of_one(nodes[0])
+        if signature is not None:
+            return signature
+    drop_unheld(nodes)
+    walk = _Walk()
+    for root in nodes:
+        if root.block is None and not (root.inputs and walk.enter(root)):
+            return None
+    root = None
+    held = walk.held(nodes)
+    if len(held) < len(walk.made) and not walk.are_all_needed(held):
+        return None
+    return Signature.of_parts(walk.parts, walk.order, held)
+
+
+def _of_one(node: Node) -> Signature | None:
+    """The graph of one op on two values, or one, that are there: the same key, sooner."""
+    inputs, op = node.inputs, node.op
+    if len(inputs) == 2:
+        a, b = inputs
+        if a is b or b.block is None or b.op.name == "constant":
+            return None
+        given = ((a.shape, a.dtype), (b.shape, b.dtype))
+        sources: tuple[int, ...] = (0, 1)
+    elif len(inputs) == 1:
+        (a,) = inputs
+        given, sources = ((a.shape, a.dtype),), (0,)
+    else:
+        return None
+    if a.block is None or a.op.name == "constant" or not _is_plain(node):
+        return None
+    attributes = node.attributes
+    key = attributes_key(attributes) if attributes else ()
+    parts = (*given, (op, sources, key, node.shape, node.dtype))
+    return Signature.of_key((parts, (len(inputs),)), [*inputs, node], [node], list(inputs), [])
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether it has one value, which a plan computes."""
+    op = node.op
+    return op.n_outputs == 1 and op.name != "output" and node.device.name != "reference"
+
+
+def drop_unheld(nodes: list[Node]) -> None:
+    """Take from a list those nodes that nothing else refers to, but for the last.
+
+    From the last to the first, so that a chain of results that were all dropped is gone without
+    being walked over.
+    """
+    count, own = sys.getrefcount, _LISTED_REFERENCES
+    some = False
+    for at in range(len(nodes) - 2, -1, -1):
+        if count(nodes[at]) == own:
+            nodes[at] = None  # type: ignore[call-overload]
+            some = True
+    if some:
+        nodes[:] = [node for node in nodes if node is not None]
+
+
+class _Walk:
+    """Nodes in an order that has inputs first.
+
+    uses  for each node, how often the nodes walked over have it as an input
+    made  the numbers of the nodes without value, leaves left out
+    """
+
+    __slots__ = ("made", "order", "parts", "uses")
+
+    def __init__(self) -> None:
+        self.parts = Parts()
+        self.order: list[Node] = []
+        self.uses: list[int] = []
+        self.made: list[int] = []
+
+    def enter(self, root: Node) -> bool:
+        """Walk over what a node needs, and itself; False if it is nothing for this walk."""
+        parts, order, uses = self.parts, self.order, self.uses
+        number = parts.number
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            sources: list[int] = []
+            for source in node.inputs:
+                at = number.get(source)
+                if at is None:
+                    if source.block is None and source.inputs:
+                        stack.append(source)
+                        break
+                    at = parts.add(source, [])
+                    order.append(source)
+                    uses.append(0)
+                sources.append(at)
+            else:
+                stack.pop()
+                if node not in number:
+                    if not _is_plain(node):
+                        return False
+                    for at in sources:
+                        uses[at] += 1
+                    self.made.append(parts.add(node, sources))
+                    order.append(node)
+                    uses.append(0)
+        return True
+
+    def held(self, nodes: list[Node]) -> list[int]:
+        """The numbers of the nodes that somebody outside the graph refers to.
+
+        The graph itself refers to a node once for each use as an input; the list, this walk and
+        this function hold it a known number of times. Whoever is above that is somebody else.
+        """
+        number, order, uses = self.parts.number, self.order, self.uses
+        for node in nodes:
+            if node.block is None:
+                uses[number[node]] += 1
+        last = number.get(nodes[-1]) if nodes else None
+        node = None  # the loop above leaves its last
+        count, own = sys.getrefcount, _OWN_REFERENCES
+        return [at for at in self.made if count(order[at]) > uses[at] + own or at == last]
+
+    def are_all_needed(self, held: list[int]) -> bool:
+        """Whether the wanted nodes need all others."""
+        parts: Any = self.parts.parts
+        needed = bytearray(len(parts))
+        for at in held:
+            needed[at] = 1
+        for at in reversed(self.made):
+            if not needed[at]:
+                return False
+            for source in parts[at][1]:
+                needed[source] = 1
+        return True
+
+
+def _own_references() -> int:
+    """What getrefcount says of an object that a walk holds, read as `held` does."""
+    order = [object()]
+    number = {order[0]: 0}
+    count = sys.getrefcount
+    return next(iter([count(order[at]) for at in number.values()]))
+
+
+_OWN_REFERENCES = _own_references()
+
+
+def _listed_references() -> int:
+    """What getrefcount says of an object that one list holds, read as `drop_unheld` does."""
+    listed = [object()]
+    return sys.getrefcount(listed[0])
+
+
+_LISTED_REFERENCES = _listed_references()
