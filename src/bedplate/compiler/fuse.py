@@ -95,9 +95,16 @@ class Fuser:
         A count or a scale may be what a large kernel waits for: were it computed together with
         what comes after that kernel, the two could not be one.
         """
-        return producer.total < SMALL and bool(
-            reader.ancestors & ~(producer.ancestors | producer.bits)
-        )
+        if producer.total >= SMALL:
+            return False
+        known = producer.ancestors | producer.bits
+        others = reader.ancestors & ~known
+        while others:
+            above = self.group[self.order[others.bit_length() - 1]]
+            if not above.bits & known:
+                return True
+            others &= ~above.bits
+        return False
 
     def _join_small(self) -> None:
         """The small groups that were left apart at first."""
@@ -259,18 +266,24 @@ class Fuser:
         }
         grown.cuts = cuts
         grown.position = max(first.position, second.position)
+        # what depends on one of them now depends on what the other needs
+        news = [
+            b.ancestors & ~(a.ancestors | a.bits) for a, b in ((first, second), (second, first))
+        ]
         del self.groups[id(first)], self.groups[id(second)]
         self.groups[id(grown)] = grown
         for node in grown.members:
             self.group[node] = grown
-        self._pass_on(grown)
+        if any(new & ~grown.bits for new in news):
+            self._pass_on(grown)
 
     def _pass_on(self, grown: Group) -> None:
         """What depends on the merged group has all its ancestors.
 
-        Only dependants are visited: with many parameters there are many groups apart.
+        Only dependants are visited: with many parameters there are many groups apart. A bit of
+        each group above is enough; those of the merged group itself are there.
         """
-        above = grown.ancestors | grown.bits
+        above = grown.ancestors
         stack = [grown]
         while stack:
             for node in stack.pop().members:
@@ -290,16 +303,14 @@ class Fuser:
                 for source in self._in_order(group.sources):
                     if numel(source) >= READS_BASE and source.op.name not in NO_MEMORY:
                         readers.setdefault(source, []).append(group)
-        for source in readers:
-            current = list({id(g): g for g in self._readers_now(source)}.values())
+        for source, before in readers.items():
+            now = {id(g): g for g in map(self._now, before) if source in g.sources}
+            current = sorted(now.values(), key=lambda g: g.serial)
             for i, first in enumerate(current):
                 for second in current[i + 1 :]:
                     a, b = self._now(first), self._now(second)
                     if a is not b and a.total == b.total == numel(source):
                         self._try_merge(a, b)
-
-    def _readers_now(self, source: Node) -> list[Group]:
-        return [g for g in self.groups.values() if g.kind == FUSED and source in g.sources]
 
     def _now(self, group: Group) -> Group:
         return self.group[group.members[0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,7 @@ class Group:
     cuts      where the accesses cut the domain; see domain.py
     bits      one bit for each node inside; ancestors: of all that must come before
     position  of the last member in the graph
+    serial    groups in the order in which they were made
     """
 
     kind: str
@@ -50,6 +52,7 @@ class Group:
     sources: set[Node] = field(default_factory=set)
     cuts: frozenset[int] = frozenset()
     position: int = 0
+    serial: int = field(default_factory=itertools.count().__next__)
 
     @property
     def name(self) -> str:
