@@ -20,6 +20,7 @@ from typing import Any
 from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.devices.cpu.workers import n_workers
 from bedplate.kernel import from_dtype, host
+from bedplate.ops.convolution.depthwise import enter_depthwise, enter_depthwise_by_weight, fits
 from bedplate.ops.convolution.last import (
     LEAST_DEPTH,
     LastGrid,
@@ -171,12 +172,20 @@ class Target:
         return dataclasses.replace(self.view, offset=self.view.offset + self.start)
 
 
+def _multiplier(weight: Any, shape: Shape3) -> int:
+    """Output channels of a group, if it has one input channel; else 0."""
+    return weight.shape[0] // shape.groups if weight.shape[1] == 1 else 0
+
+
 def lower_forward(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None) -> None:
     """Enter the launches of a convolution."""
     (x, w), (out,) = inputs, outputs
     if not out.size:
         return
     shape = shape_of(x.shape[2:], w.shape[2:], out.shape[2:], node.attributes)
+    if fits(shape, _multiplier(w, shape), x):
+        enter_depthwise(builder, x, w, out, shape, flipped=False)
+        return
     rows = w.shape[0] // shape.groups
     weights = Weights(
         w, rows, w.shape[1], rows * w.strides[0], w.strides[0], w.strides[1]
@@ -199,6 +208,9 @@ def lower_by_input(
     if not out.size:
         return
     shape = shape_of(out.shape[2:], w.shape[2:], grad.shape[2:], node.attributes)
+    if fits(shape, _multiplier(w, shape), grad):
+        enter_depthwise(builder, grad, w, out, shape, flipped=True)
+        return
     reached = [[_reached(shape, axis, phase) for phase in range(shape.stride[axis])]
                for axis in range(3)]  # fmt: skip
     ends = [_ends(shape, axis, reached[axis]) for axis in range(3)]
@@ -313,6 +325,9 @@ def lower_by_weight(
     if not out.size:
         return
     shape = shape_of(x.shape[2:], out.shape[2:], grad.shape[2:], node.attributes)
+    if fits(shape, _multiplier(out, shape), x, grad):
+        enter_depthwise_by_weight(builder, x, grad, out, shape)
+        return
     accumulate = accumulator(x.dtype)
     # without images there is no chunk, and the sums would not be set
     if x.shape[0] and pays(out.shape[0] // shape.groups, LEAST_DEPTH, accumulate):
