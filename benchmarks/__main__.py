@@ -1,4 +1,4 @@
-"""The command: python -m benchmarks [--only spine] [--peers numpy,torch] [--json FILE]."""
+"""The command: python -m benchmarks [--only spine,conv] [--peers numpy,torch] [--json FILE] ..."""
 
 from __future__ import annotations
 
@@ -11,80 +11,79 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.cases import Case, chosen
-from benchmarks.harness import Harness, Measured
-from benchmarks.peer import LIMITS, PEERS, USUAL, PeerError, Process, peers_python
-from benchmarks.report import machine, print_table, write_json
+from benchmarks.case import FIRST_STEP, IMPORT, Case
+from benchmarks.cases import chosen
+from benchmarks.compare import print_comparison
+from benchmarks.fresh import Fresh
+from benchmarks.harness import Harness, Measured, last_line
+from benchmarks.machine import machine
+from benchmarks.peer import ALL, LIMITS, PEERS, PeerError, Process, peers_python
+from benchmarks.report import print_table
+from benchmarks.results import json_rows, keep, read_rows, write_rows
 
 CONSOLE = Console(width=None if sys.stdout.isatty() else 150)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", help="the group spine, or part of a case's name")
-    parser.add_argument("--peers", default=",".join(USUAL), help=f"of {', '.join(PEERS)}, or all")
+    parser.add_argument("--only", help="groups (spine, inference), or parts of names, by comma")
+    parser.add_argument("--peers", default="all", help=f"of {', '.join(ALL)}; all unless given")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
-    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default 7)")
-    parser.add_argument("--budget", type=float, default=0.15, help="seconds a turn (default 0.15)")
+    parser.add_argument("--keep", action="store_true", help="keep the rows in benchmarks/results/")
+    parser.add_argument("--compare", type=Path, metavar="OLD", help="what changed since these rows")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
+    parser.add_argument("--budget", type=float, default=0.1, help="seconds a turn (default 0.1)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--list", action="store_true", help="list the cases and stop")
+    parser.add_argument("--check", action="store_true", help="compare the results, time nothing")
     parser.add_argument("--python", default=peers_python(), help="interpreter that has the peers")
     return parser.parse_args()
 
 
 def peer_names(text: str) -> list[str]:
     """The peers that `--peers` means, and those that measure the limits."""
-    names = list(PEERS) if text == "all" else text.split(",")
+    names = list(ALL) if text == "all" else text.split(",")
     unknown = [name for name in names if name not in PEERS]
     if unknown:
-        sys.exit(f"unknown peer {unknown[0]}; there are {', '.join(PEERS)}")
+        sys.exit(f"unknown peer {unknown[0]}; there are {', '.join(ALL)}")
     return list(dict.fromkeys([*names, *LIMITS]))
 
 
 class Session:
     """One run of the command: its processes and the folder of their kernel cache."""
 
-    def __init__(self, options: argparse.Namespace, cache: Path) -> None:
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options = options
-        self.cache = cache
-        self.n_fresh = 0
-        self.processes = self._start_all(peer_names(options.peers))
+        self.processes: list[Process] = []
+        more = {"BEDPLATE_CACHE_DIR": str(folder / "shared")}
+        started = [
+            Process(name, options.python, options.threads, more)
+            for name in peer_names(options.peers)
+        ]
+        for process in started:
+            self._greet(process)
         self.harness = Harness(self.processes, options.rounds, options.budget, print)
+        self.fresh = Fresh(self.harness, options.python, options.threads, folder)
 
-    def _start(self, name: str, cache: Path) -> Process:
-        more = {"BEDPLATE_CACHE_DIR": str(cache)}
-        return Process(name, self.options.python, self.options.threads, more)
-
-    def _start_all(self, names: list[str]) -> list[Process]:
-        """The processes of those peers that this machine has."""
-        processes = []
-        for name in names:
-            process = self._start(name, self.cache / "shared")
-            try:
-                print(f"{name:26}{process.version}")
-                processes.append(process)
-            except PeerError as error:
-                print(f"{name:26}absent: {str(error).strip().splitlines()[-1]}")
-                process.close()
-        return processes
-
-    def _start_cold(self, name: str) -> Process:
-        self.n_fresh += 1
-        return self._start(name, self.cache / f"cold-{self.n_fresh}")
-
-    def _start_warm(self, name: str) -> Process:
-        return self._start(name, self.cache / "warm")
+    def _greet(self, process: Process) -> None:
+        """Say which version a peer has, or how to have the peer."""
+        try:
+            print(f"{process.name:26}{process.version}")
+            self.processes.append(process)
+        except PeerError as error:
+            advice = PEERS[process.name].advice(self.options.python)
+            print(f"{process.name:26}absent: {last_line(error)}\n{'':26}to have it: {advice}")
+            process.close()
 
     def measure(self, case: Case) -> list[Measured]:
-        if case.kind != "first_step":
-            return self.harness.measure(case)
-        rows = []
-        for name in self.harness.peers_with(case):
-            rows += self.harness.first_calls(case, name, self._start_cold, name)
-            if PEERS[name].is_ours:
-                self.harness.first_calls(case, name, self._start_warm, name, n_calls=1)
-                rows += self.harness.first_calls(case, name, self._start_warm, f"{name} warm")
-        return rows
+        is_fresh = case.kind in (FIRST_STEP, IMPORT)
+        return self.fresh.measure(case) if is_fresh else self.harness.measure(case)
+
+    def check(self, case: Case) -> None:
+        """Say whose results are right; nothing is timed."""
+        names = [process.name for process, _ in self.harness.ready(case)]
+        names = [name for name in names if name not in LIMITS]
+        print(f"{case.name:40}{' '.join(names)}", flush=True)
 
     def close(self) -> None:
         for process in self.processes:
@@ -93,11 +92,14 @@ class Session:
 
 def run(cases: list[Case], options: argparse.Namespace) -> list[Measured]:
     measured: list[Measured] = []
-    with tempfile.TemporaryDirectory() as cache:
-        session = Session(options, Path(cache))
+    with tempfile.TemporaryDirectory() as folder:
+        session = Session(options, Path(folder))
         try:
             for case in cases:
                 start = time.monotonic()
+                if options.check:
+                    session.check(case)
+                    continue
                 measured += session.measure(case)
                 print(f"{case.name:40}{time.monotonic() - start:6.1f} s", file=sys.stderr)
         finally:
@@ -113,11 +115,19 @@ def main() -> None:
     if options.list:
         print("\n".join(case.name for case in cases))
         return
+    old = read_rows(options.compare) if options.compare else []
     print(", ".join(f"{key}: {value}" for key, value in machine(options.threads).items()))
     measured = run(cases, options)
-    print_table(measured, CONSOLE)
+    if options.check:
+        return
+    rows = json_rows(measured, options.threads)
+    print_table(rows, CONSOLE)
     if options.json:
-        write_json(options.json, measured, options.threads)
+        write_rows(options.json, rows)
+    if options.keep:
+        print(f"kept: {keep(rows)}\nthe page made from it: python -m benchmarks.page --write")
+    if options.compare:
+        print_comparison(old, rows, CONSOLE)
 
 
 if __name__ == "__main__":

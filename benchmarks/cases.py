@@ -1,245 +1,163 @@
-"""What is measured: one row of the table a case, each a kind with parameters.
+"""What is measured: the table of cases, each a kind with parameters.
 
-To add a row, add a line to `all_cases`; `kinds.py` has the kinds. This file needs NumPy alone:
-the peers' processes import it too.
+To add a row, add a line to one of the lists; the kinds are in `kinds.py`, `indexing.py`,
+`spatial.py` and `model_kinds.py`. This file needs NumPy alone: the peers' processes import it too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+from benchmarks.case import Case
+from benchmarks.model_cases import MODEL_CASES
+from benchmarks.model_cases import SPINE as SPINE
 
-from benchmarks.kinds import KINDS as PLAIN_KINDS
-from benchmarks.kinds import Arrays, Parameters
-from benchmarks.spatial import SPATIAL
-
-KINDS = {**PLAIN_KINDS, **SPATIAL}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One row: a kind with parameters.
-
-    groups      names by which `--only` chooses it, besides parts of its name
-    tolerance   largest error allowed, relative to the largest magnitude of the answer
-    divisor     reported time = measured time / divisor (calls, ops or tokens in one run)
-    """
-
-    name: str
-    kind: str
-    parameters: Parameters = field(default_factory=dict)
-    groups: tuple[str, ...] = ()
-    tolerance: float = 1e-4
-    divisor: int = 1
-
-    def inputs(self) -> Arrays:
-        return KINDS[self.kind].inputs(self.parameters, np.random.default_rng(7))
-
-    def answer(self, inputs: Arrays) -> Arrays | None:
-        answer = KINDS[self.kind].answer
-        if answer is None:
-            return None
-        wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs]
-        return answer(self.parameters, wide)
-
-    @property
-    def is_checked(self) -> bool:
-        return KINDS[self.kind].answer is not None
-
-    @property
-    def flops(self) -> float:
-        return KINDS[self.kind].flops(self.parameters)
-
-    @property
-    def moved(self) -> tuple[float, float]:
-        return KINDS[self.kind].moved(self.parameters)
-
-
-def olmo_config(d_model: int, n_layers: int, vocab_size: int, **more: Any) -> Parameters:
-    """A small OLMo 3 in the published spelling; heads of 32, feed-forward 2.75 x d_model."""
-    return {
-        "model_type": "olmo3",
-        "hidden_size": d_model,
-        "intermediate_size": round(2.75 * d_model / 16) * 16,
-        "num_hidden_layers": n_layers,
-        "num_attention_heads": d_model // 32,
-        "num_key_value_heads": d_model // 32,
-        "vocab_size": vocab_size,
-        "max_position_embeddings": 4096,
-        "rope_theta": 10000.0,
-        "rms_norm_eps": 1e-6,
-        "sliding_window": 4096,
-        "tie_word_embeddings": False,
-        "pad_token_id": None,
-        "bos_token_id": None,
-        "eos_token_id": None,
-        **more,
-    }
-
-
-# The model that `make demo` trains, and its batch: `bedplate train --preset demo`.
-DEMO = {"config": olmo_config(128, 2, 256, sliding_window=128), "batch": 8, "time": 128}
 ROWS = {"rows": 4096, "columns": 1024}
-
-
-SPINE = "spine"  # the group of cases that the README's claims rest on
+BOTH = {"fwd": {}, "fwdbwd": {"backward": True}}
 
 
 def _matmul(name: str, m: int, k: int, n: int, *groups: str, **more: Any) -> Case:
-    tolerance = {"float64": 1e-12, "bfloat16": 2e-2}.get(more.get("dtype", ""), 1e-4)
+    tolerances = {"float64": 1e-12, "bfloat16": 2e-2, "float16": 4e-3, "int8": 0.0}
+    tolerance = tolerances.get(more.get("dtype", ""), 1e-4)
     return Case(f"matmul/{name}", "matmul", {"m": m, "k": k, "n": n, **more}, groups, tolerance)
 
 
-def _square(n: int, *groups: str) -> Case:
-    return _matmul(str(n), n, n, n, *groups)
+MATMUL = [
+    *(_matmul(str(n), n, n, n, SPINE) for n in (64, 128, 256, 512, 1024, 2048)),
+    _matmul("512x768x3072", 512, 768, 3072),
+    _matmul("512x3072x768", 512, 3072, 768),
+    _matmul("tall-65536x64x64", 65536, 64, 64),
+    _matmul("skinny-64x65536x64", 64, 65536, 64),
+    _matmul("1x4096x4096", 1, 4096, 4096),
+    _matmul("8x4096x11008", 8, 4096, 11008),
+    _matmul("1x4096x4096-BT", 1, 4096, 4096, transpose_b=True),
+    _matmul("8x4096x11008-BT", 8, 4096, 11008, transpose_b=True),
+    _matmul("batch32-128x64x128", 128, 64, 128, batch=32),
+    _matmul("1024-f64", 1024, 1024, 1024, dtype="float64"),
+    _matmul("1024-bf16", 1024, 1024, 1024, dtype="bfloat16"),
+    _matmul("1024-f16", 1024, 1024, 1024, dtype="float16"),
+    _matmul("1024-i8", 1024, 1024, 1024, dtype="int8"),
+    _matmul("1024-ATB", 1024, 1024, 1024, transpose_a=True),
+    _matmul("1024-ABT", 1024, 1024, 1024, transpose_b=True),
+]
 
+ELEMENTWISE = [
+    Case("elementwise/chain-1e3", "chain", {"n": 10**3}),
+    Case("elementwise/chain-1e6", "chain", {"n": 10**6}, (SPINE,)),
+    Case("elementwise/chain-3e7", "chain", {"n": 3 * 10**7}, (SPINE,)),
+    Case("elementwise/gelu-1e6", "unary", {"function": "gelu", "n": 10**6}),
+    Case("elementwise/gelu-1e7", "unary", {"function": "gelu", "n": 10**7}),
+    Case("elementwise/exp-1e7", "unary", {"function": "exp", "n": 10**7}),
+]
 
-def _train(d_model: int, n_layers: int, time: int, batch: int, vocab_size: int) -> Case:
-    config = olmo_config(d_model, n_layers, vocab_size)
-    return Case(
-        f"train/{d_model}-{n_layers}-{time}",
-        "train_step",
-        {"config": config, "batch": batch, "time": time},
+REDUCE = [
+    *(
+        Case(f"reduce/softmax-{end}", "softmax", {**ROWS, **more}, (SPINE,))
+        for end, more in BOTH.items()
+    ),
+    *(
+        Case(f"reduce/{name}-{end}", kind, {**ROWS, "weight": True, **more}, groups)
+        for name, kind, groups in (
+            ("layernorm", "layer_norm", ()), ("rmsnorm", "rms_norm", (SPINE,)),
+        )
+        for end, more in BOTH.items()
+    ),
+    *(
+        Case(f"reduce/cross-entropy{name}-fwdbwd", "cross_entropy",
+             {"rows": rows, "columns": 50304}, groups)
+        for name, rows, groups in (("-1024", 1024, (SPINE,)), ("", 4096, ()))
+    ),
+    Case("reduce/sum-axis0", "sum", {"shape": (4096, 4096), "axis": 0}),
+    Case("reduce/sum-axis1", "sum", {"shape": (4096, 4096), "axis": 1}),
+    Case("reduce/sum-middle", "sum", {"shape": (64, 512, 512), "axis": 1}),
+    Case("reduce/sum-all", "sum", {"shape": (4096, 4096), "axis": None}),
+    Case("reduce/transpose-4096", "transpose", {"shape": (4096, 4096)}),
+    Case("reduce/transpose-batch4096x32x64", "transpose", {"shape": (4096, 32, 64)}),
+    Case("reduce/cumsum-1e6", "cumsum", {"n": 10**6}),
+    Case("reduce/sort-1e6", "sort", {"n": 10**6}),
+    Case("reduce/sort-4096x1024", "sort", {"rows": 4096, "n": 1024}),
+    Case("reduce/topk100-1e6", "topk", {"n": 10**6, "k": 100}),
+    Case("random/normal-1e6", "normal", {"n": 10**6}),
+]  # fmt: skip
+
+TABLE = {"rows": 32000, "columns": 1024, "ids": 8192}
+INDEXING = [
+    Case("indexing/concat-4x4096x1024", "concat", {"parts": 4, **ROWS}),
+    Case("indexing/embedding-8192", "gather", TABLE),
+    Case("indexing/embedding-8192-gradient", "scatter_add", TABLE),
+]
+
+CAUSAL = {"heads": 12, "time": 1024, "dim": 64}
+ATTENTION = [
+    Case(f"attention/{name}-{end}", "attention", {**CAUSAL, **numbers, **more}, groups)
+    for name, numbers, groups in (
+        ("causal", {}, (SPINE,)),
+        ("causal-w256", {"window": 256}, ()),
+        ("causal-grouped16to4", {"heads": 16, "kv_heads": 4}, ()),
     )
+    for end, more in BOTH.items()
+]
 
+# name -> batch, channels, size, filters, window, stride, padding, groups
+CONVOLUTIONS = {
+    "3x3-8x64x64x64": (8, 64, 64, 64, 3, 1, 1, 1),
+    "3x3-8x256x14x14": (8, 256, 14, 256, 3, 1, 1, 1),
+    "3x3-8x512x7x7": (8, 512, 7, 512, 3, 1, 1, 1),
+    "stem7x7s2-8x3x224": (8, 3, 224, 64, 7, 2, 3, 1),
+    "1x1-8x64x64x64-to256": (8, 64, 64, 256, 1, 1, 0, 1),
+    "grouped8-3x3-8x64x64x64": (8, 64, 64, 64, 3, 1, 1, 8),
+    "depthwise3x3-8x64x64x64": (8, 64, 64, 64, 3, 1, 1, 64),
+}
+NAMES = ("batch", "channels", "size", "out", "window", "stride", "padding", "groups")
+IMAGES = {"batch": 8, "channels": 64, "size": 64}
+POOL = {**IMAGES, "window": 3, "stride": 2}
+IMAGE_KINDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    *(
+        (f"conv/{name}", "convolution", dict(zip(NAMES, numbers, strict=True)))
+        for name, numbers in CONVOLUTIONS.items()
+    ),
+    ("image/max-pool", "pool", {**POOL, "mode": "max"}),
+    ("image/avg-pool", "pool", {**POOL, "mode": "avg"}),
+    ("image/batch-norm", "batch_norm", IMAGES),
+    ("image/group-norm", "group_norm", {**IMAGES, "groups": 16}),
+    ("image/bilinear", "resample", {**IMAGES, "factor": 2}),
+)
+IMAGE = [
+    Case(f"{name}-{end}", kind, {**numbers, **more}, tolerance=1e-3)
+    for name, kind, numbers in IMAGE_KINDS
+    for end, more in BOTH.items()
+]
 
-def _matmul_cases() -> list[Case]:
-    return [
-        *(_square(n, SPINE) for n in (64, 128, 256, 512, 1024, 2048)),
-        _matmul("512x768x3072", 512, 768, 3072),
-        _matmul("512x3072x768", 512, 3072, 768),
-        _matmul("1x4096x4096", 1, 4096, 4096),
-        _matmul("8x4096x11008", 8, 4096, 11008),
-        _matmul("1x4096x4096-BT", 1, 4096, 4096, transpose_b=True),
-        _matmul("8x4096x11008-BT", 8, 4096, 11008, transpose_b=True),
-        _matmul("batch32-128x64x128", 128, 64, 128, batch=32),
-        _matmul("1024-f64", 1024, 1024, 1024, dtype="float64"),
-        _matmul("1024-bf16", 1024, 1024, 1024, dtype="bfloat16"),
-        _matmul("1024-ATB", 1024, 1024, 1024, transpose_a=True),
-        _matmul("1024-ABT", 1024, 1024, 1024, transpose_b=True),
-    ]
-
-
-def _elementwise_cases() -> list[Case]:
-    return [
-        Case("elementwise/chain-1e3", "chain", {"n": 10**3}),
-        Case("elementwise/chain-1e6", "chain", {"n": 10**6}, (SPINE,)),
-        Case("elementwise/chain-3e7", "chain", {"n": 3 * 10**7}, (SPINE,)),
-        Case("elementwise/gelu-1e6", "unary", {"function": "gelu", "n": 10**6}),
-        Case("elementwise/exp-1e7", "unary", {"function": "exp", "n": 10**7}),
-    ]
-
-
-def _row_cases() -> list[Case]:
-    norm = {**ROWS, "weight": True}
-    vocabulary = {"columns": 50304}
-    return [
-        Case("reduce/softmax-fwd", "softmax", ROWS, (SPINE,)),
-        Case("reduce/softmax-fwdbwd", "softmax", {**ROWS, "backward": True}, (SPINE,)),
-        Case("reduce/layernorm-fwd", "layer_norm", norm),
-        Case("reduce/layernorm-fwdbwd", "layer_norm", {**norm, "backward": True}),
-        Case("reduce/rmsnorm-fwd", "rms_norm", norm, (SPINE,)),
-        Case("reduce/rmsnorm-fwdbwd", "rms_norm", {**norm, "backward": True}, (SPINE,)),
-        Case(
-            "reduce/cross-entropy-1024-fwdbwd",
-            "cross_entropy",
-            {"rows": 1024, **vocabulary},
-            (SPINE,),
-        ),
-        Case("reduce/cross-entropy-fwdbwd", "cross_entropy", {"rows": 4096, **vocabulary}),
-        Case("reduce/sum-axis0", "sum", {"n": 4096, "axis": 0}),
-        Case("reduce/sum-axis1", "sum", {"n": 4096, "axis": 1}),
-        Case("reduce/sum-all", "sum", {"n": 4096, "axis": None}),
-        Case("reduce/transpose-4096", "transpose", {"n": 4096}),
-        Case("reduce/cumsum-1e6", "cumsum", {"n": 10**6}),
-        Case("reduce/sort-1e6", "sort", {"n": 10**6}),
-        Case("reduce/sort-4096x1024", "sort", {"rows": 4096, "n": 1024}),
-        Case("reduce/topk100-1e6", "topk", {"n": 10**6, "k": 100}),
-        Case("random/normal-1e6", "normal", {"n": 10**6}),
-    ]
-
-
-def _attention_cases() -> list[Case]:
-    causal = {"heads": 12, "time": 1024, "dim": 64}
-    window = {**causal, "window": 256}
-    return [
-        Case("attention/causal-fwd", "attention", causal, (SPINE,)),
-        Case("attention/causal-fwdbwd", "attention", {**causal, "backward": True}, (SPINE,)),
-        Case("attention/causal-w256-fwd", "attention", window),
-        Case("attention/causal-w256-fwdbwd", "attention", {**window, "backward": True}),
-    ]
-
-
-def _image_case(name: str, kind: str, backward: bool, **numbers: Any) -> Case:
-    suffix = "fwdbwd" if backward else "fwd"
-    numbers = {"backward": True, **numbers} if backward else numbers
-    return Case(f"image/{name}-{suffix}", kind, numbers, tolerance=1e-3)
-
-
-def _convolution(name: str, *numbers: int, **more: Any) -> list[Case]:
-    names = ("batch", "channels", "size", "out", "window", "stride", "padding")
-    given = dict(zip(names, numbers, strict=True))
-    return [_image_case(name, "convolution", back, **given, **more) for back in (False, True)]
-
-
-def _image_cases() -> list[Case]:
-    images = {"batch": 8, "channels": 64, "size": 64}
-    window = {"window": 3, "stride": 2}
-    return [
-        *_convolution("conv-64x56-3x3", 8, 64, 56, 64, 3, 1, 1),
-        *_convolution("conv-256x14-3x3", 8, 256, 14, 256, 3, 1, 1),
-        *_convolution("conv-512x7-3x3", 8, 512, 7, 512, 3, 1, 1),
-        *_convolution("conv-3x224-7x7-s2", 4, 3, 224, 64, 7, 2, 3),
-        *_convolution("conv-64x56-1x1", 8, 64, 56, 256, 1, 1, 0),
-        *_convolution("conv-128x56-depthwise", 8, 128, 56, 128, 3, 1, 1, groups=128),
-        *(
-            _image_case(f"{mode}-pool", "pool", back, mode=mode, **images, **window)
-            for mode in ("max", "avg")
-            for back in (False, True)
-        ),
-        *(_image_case("batch-norm", "batch_norm", back, **images) for back in (False, True)),
-        *(_image_case("bilinear", "resample", back, factor=2, **images) for back in (False, True)),
-    ]
-
-
-def _dispatch_cases() -> list[Case]:
-    return [
-        Case("dispatch/add8x8", "add"),
-        Case("dispatch/build-op", "build_ops", {"ops": 1000}, (SPINE,), divisor=1000),
-        Case("dispatch/mlp-step", "mlp_step", {"batch": 32}, (SPINE,), tolerance=1e-3),
-    ]
-
-
-def _training_cases() -> list[Case]:
-    return [
-        Case("train/demo", "train_step", DEMO, (SPINE,)),
-        Case("train/demo-first-step", "first_step", DEMO, (SPINE,)),
-        _train(64, 2, 128, 16, 256),
-        _train(128, 4, 256, 16, 256),
-        _train(256, 4, 256, 8, 4096),
-        _train(512, 8, 512, 4, 32000),
-    ]
+EAGER, JIT = {"mode": "eager"}, {"mode": "jit"}
+DISPATCH = [
+    Case("dispatch/add8x8-eager", "add", EAGER, (SPINE,)),
+    Case("dispatch/add8x8-jit", "add", JIT, (SPINE,)),
+    Case("dispatch/add8x8-grad", "add_recorded", EAGER, (SPINE,)),
+    Case("dispatch/build-op", "build_ops", {"ops": 1000, **EAGER}, divisor=1000),
+    *(
+        Case(f"dispatch/mlp-step-{mode['mode']}", "mlp_step", {"batch": 32, **mode}, (SPINE,),
+             tolerance=1e-3)
+        for mode in (EAGER, JIT)
+    ),
+]  # fmt: skip
 
 
 def all_cases() -> list[Case]:
     """Every row of the table, in its order."""
-    return [
-        *_matmul_cases(),
-        *_elementwise_cases(),
-        *_row_cases(),
-        *_attention_cases(),
-        *_image_cases(),
-        *_dispatch_cases(),
-        *_training_cases(),
-    ]
+    parts = (MATMUL, ELEMENTWISE, REDUCE, INDEXING, ATTENTION, IMAGE, DISPATCH, MODEL_CASES)
+    return [case for part in parts for case in part]
 
 
 def chosen(only: str | None) -> list[Case]:
-    """The cases whose group or whole name is `only`, or else whose name contains it."""
+    """The cases that `only` means: a list, with commas, of groups, whole names or parts of names.
+
+    A word that is a group or a whole name means just that, another one every name with it inside.
+    """
     cases = all_cases()
     if not only:
         return cases
-    exact = [case for case in cases if only in case.groups or only == case.name]
-    return exact or [case for case in cases if only in case.name]
+    names = set()
+    for word in filter(None, (word.strip() for word in only.split(","))):
+        exact = [case.name for case in cases if word in case.groups or word == case.name]
+        names.update(exact or [case.name for case in cases if word in case.name])
+    return [case for case in cases if case.name in names]

@@ -15,13 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cases import Case
-from benchmarks.peer import PeerError, Process
+from benchmarks.case import Case
+from benchmarks.peer import TURN_SECONDS, PeerError, Process
 from benchmarks.worker import sample
 
 Tell = Callable[[str], None]
 # a thread pool may still spin after the last call of the peer before
 SETTLE_SECONDS = 0.01
+# a case with a turn of more than this has few rounds, and none that is thrown away: such a run
+# is not warmed up by another one, and the machine changes less within it than between two
+LONG_SECONDS, LONG_ROUNDS = 1.0, 3
 
 
 @dataclass
@@ -61,27 +64,37 @@ class Harness:
 
     def measure(self, case: Case) -> list[Measured]:
         """All peers that have this case; a peer that is wrong or fails is told and left out."""
+        ready = self.ready(case)
+        self._time(ready, case)
+        for process, _ in ready:
+            self._asked(process, case, "drop")
+        return [measured for _, measured in ready if measured.rounds]
+
+    def ready(self, case: Case) -> list[tuple[Process, Measured]]:
+        """The peers that have prepared the case, and whose results are right."""
         inputs = case.inputs()
         answer = case.answer(inputs)
         expected = None if answer is None else [sample(array) for array in answer]
         del inputs, answer
         ready = []
         for process in self.processes:
-            measured = self._prepare(process, case, expected)
+            measured = self.prepare(process, case, expected)
             if measured is not None:
                 ready.append((process, measured))
-        self._time(ready, case)
-        for process, _ in ready:
-            process.ask("drop")
-        return [measured for _, measured in ready if measured.rounds]
+        return ready
 
-    def _prepare(self, process: Process, case: Case, expected: Any) -> Measured | None:
+    def _asked(self, process: Process, about: Case, do: str, **more: Any) -> dict[str, Any] | None:
+        """The answer; None for a peer that failed, which is told."""
         try:
-            answer = process.ask("prepare", case=case.name)
+            return process.ask(do, **more)
         except PeerError as error:
-            self.tell(f"{case.name}: {error}")
+            self.tell(f"{about.name}: {process.name}: {last_line(error)}")
             return None
-        if "absent" in answer:
+
+    def prepare(self, process: Process, case: Case, expected: Any = None) -> Measured | None:
+        """Prepare and check one peer at one case; None if it cannot or is wrong."""
+        answer = self._asked(process, case, "prepare", case=case.name)
+        if answer is None or "absent" in answer:
             return None
         if expected is not None and "samples" in answer:
             wrong = difference(expected, answer["samples"], case.tolerance)
@@ -92,32 +105,40 @@ class Harness:
 
     def peers_with(self, case: Case) -> list[str]:
         """The names of the peers that have the case's kind."""
-        return [p.name for p in self.processes if p.ask("has", case=case.name)["has"]]
-
-    def first_calls(
-        self, case: Case, name: str, start: Callable[[str], Process], label: str, n_calls: int = 3
-    ) -> list[Measured]:
-        """Seconds of the first call, in a new process each; `start` says with which cache."""
-        measured: Measured | None = None
-        for _ in range(n_calls):
-            fresh = start(name)
-            found = self._prepare(fresh, case, None)
-            fresh.close()
-            if found is None:
-                return []
-            if measured is None:
-                measured = Measured(case, label, found.first_seconds, found.version)
-            measured.rounds.append(found.first_seconds)
-        return [measured] if measured else []
+        names = []
+        for process in self.processes:
+            answer = self._asked(process, case, "has", case=case.name)
+            if answer and answer["has"]:
+                names.append(process.name)
+        return names
 
     def _time(self, ready: list[tuple[Process, Measured]], case: Case) -> None:
-        for turn in range(self.rounds + 1):  # the first round warms up and is thrown away
-            for offset in range(len(ready)):
-                process, measured = ready[(turn + offset) % len(ready)]
+        """The rounds; the first one warms up, and is thrown away unless it was long."""
+        left, longest = list(ready), 0.0
+        rounds = self.rounds + 1
+        for turn in range(rounds):
+            if turn == 1 and longest > LONG_SECONDS:
+                rounds = min(rounds - 1, LONG_ROUNDS)
+            elif turn == 1:
+                for _, measured in ready:
+                    measured.rounds.clear()
+            if turn >= rounds:
+                return
+            first = turn % max(len(left), 1)
+            for process, measured in [*left[first:], *left[:first]]:
                 time.sleep(SETTLE_SECONDS)
-                answer = process.ask("time", seconds=self.budget)
-                if turn:
+                answer = self._asked(process, case, "time", seconds=self.budget, limit=TURN_SECONDS)
+                if answer is None:
+                    left.remove((process, measured))
+                    measured.rounds.clear()
+                else:
+                    longest = max(longest, answer["seconds"])
                     measured.rounds.append(answer["seconds"] / case.divisor)
+
+
+def last_line(error: Exception) -> str:
+    """The end of a traceback: what went wrong."""
+    return str(error).strip().splitlines()[-1]
 
 
 def difference(expected: list[np.ndarray], samples: list[Any], tolerance: float) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,29 +36,41 @@ class Kind:
     moved: Callable[[Parameters], tuple[float, float]]
 
 
-def _normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
+def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.standard_normal(shape, dtype=np.float32)
 
 
 # ------------------------------------------------------------------------------ matmul
 
+# bytes of an element that is read, that is written: products of int8 are added up in int32
+SIZES = {"float64": (8, 8), "bfloat16": (2, 2), "float16": (2, 2), "int8": (1, 4)}
+
 
 def _matmul_inputs(p: Parameters, rng: np.random.Generator) -> Arrays:
     batch = (p["batch"],) if "batch" in p else ()
-    a = _normal(rng, *batch, p["m"], p["k"])
-    b = _normal(rng, *batch, p["k"], p["n"])
-    if p.get("dtype") == "float64":
-        return [a.astype(np.float64), b.astype(np.float64)]
-    return [a, b]
+    shapes = (*batch, p["m"], p["k"]), (*batch, p["k"], p["n"])
+    if p.get("dtype") == "int8":
+        return [rng.integers(-127, 128, shape, np.int8) for shape in shapes]
+    # bfloat16 is made by the peers, from float32
+    dtype = p.get("dtype", "float32").replace("bfloat16", "float32")
+    return [normal(rng, *shape).astype(dtype) for shape in shapes]
+
+
+def _matmul_answer(p: Parameters, inputs: Arrays) -> Arrays:
+    a, b = (x.astype(np.float64) for x in inputs)
+    return [a @ b]
 
 
 def _matmul_flops(p: Parameters) -> float:
-    return 2.0 * p.get("batch", 1) * p["m"] * p["k"] * p["n"]
+    # of bytes a processor multiplies four times as many at once, or more: no limit is measured
+    return 0.0 if p.get("dtype") == "int8" else 2.0 * p.get("batch", 1) * p["m"] * p["k"] * p["n"]
 
 
 def _matmul_moved(p: Parameters) -> tuple[float, float]:
-    size = {"float64": 8, "bfloat16": 2}.get(p.get("dtype", ""), 4) * p.get("batch", 1)
-    return size * (p["m"] * p["k"] + p["k"] * p["n"]), size * p["m"] * p["n"]
+    read, written = SIZES.get(p.get("dtype", ""), (4, 4))
+    batch = float(p.get("batch", 1))
+    taken = p["m"] * p["k"] + p["k"] * p["n"]
+    return batch * read * taken, batch * written * p["m"] * p["n"]
 
 
 # ------------------------------------------------------------------------- element-wise
@@ -78,16 +89,21 @@ def _unary_answer(p: Parameters, inputs: Arrays) -> Arrays:
     return [x * (0.5 + 0.5 * erf(x / math.sqrt(2)))]
 
 
+def _sum_moved(p: Parameters) -> tuple[float, float]:
+    whole = 4.0 * math.prod(p["shape"])
+    return whole, 0.0 if p["axis"] is None else whole / p["shape"][p["axis"]]
+
+
 # ----------------------------------------------------------------------------- row-wise
 
 
 def _rows_inputs(p: Parameters, rng: np.random.Generator) -> Arrays:
     shape = (p["rows"], p["columns"])
-    inputs = [_normal(rng, *shape)]
+    inputs = [normal(rng, *shape)]
     if p.get("weight"):
-        inputs.append(_normal(rng, p["columns"]))
+        inputs.append(normal(rng, p["columns"]))
     if p.get("backward"):
-        inputs.append(_normal(rng, *shape))
+        inputs.append(normal(rng, *shape))
     return inputs
 
 
@@ -130,10 +146,10 @@ def _rms_norm_answer(p: Parameters, inputs: Arrays) -> Arrays:
 
 
 def _cross_entropy_inputs(p: Parameters, rng: np.random.Generator) -> Arrays:
-    return [_normal(rng, p["rows"], p["columns"]), rng.integers(0, p["columns"], p["rows"])]
+    return [normal(rng, p["rows"], p["columns"]), rng.integers(0, p["columns"], p["rows"])]
 
 
-def _cross_entropy_answer(p: Parameters, inputs: Arrays) -> Arrays:
+def cross_entropy_answer(p: Parameters, inputs: Arrays) -> Arrays:
     logits, targets = inputs
     rows = np.arange(len(targets))
     shifted = logits - logits.max(-1, keepdims=True)
@@ -148,8 +164,9 @@ def _cross_entropy_answer(p: Parameters, inputs: Arrays) -> Arrays:
 
 
 def _attention_inputs(p: Parameters, rng: np.random.Generator) -> Arrays:
-    shape = (p.get("batch", 1), p["heads"], p["time"], p["dim"])
-    return [_normal(rng, *shape) for _ in range(4 if p.get("backward") else 3)]
+    heads, kv_heads = p["heads"], p.get("kv_heads", p["heads"])
+    counts = (heads, kv_heads, kv_heads, *([heads] if p.get("backward") else []))
+    return [normal(rng, p.get("batch", 1), count, p["time"], p["dim"]) for count in counts]
 
 
 def _attention_mask(p: Parameters) -> np.ndarray:
@@ -159,6 +176,8 @@ def _attention_mask(p: Parameters) -> np.ndarray:
 
 def _attention_answer(p: Parameters, inputs: Arrays) -> Arrays:
     q, k, v = inputs[:3]
+    group = p["heads"] // k.shape[1]
+    k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(p["dim"])
     scores = np.where(_attention_mask(p), scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
@@ -170,12 +189,9 @@ def _attention_answer(p: Parameters, inputs: Arrays) -> Arrays:
     grad_weights = grad @ v.swapaxes(-1, -2)
     inner = (grad * output).sum(-1, keepdims=True)
     grad_scores = weights * (grad_weights - inner) / np.sqrt(p["dim"])
-    return [
-        output,
-        grad_scores @ k,
-        grad_scores.swapaxes(-1, -2) @ q,
-        weights.swapaxes(-1, -2) @ grad,
-    ]
+    to_k, to_v = grad_scores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ grad
+    shape = (len(q), p["heads"] // group, group, *q.shape[2:])
+    return [output, grad_scores @ k, to_k.reshape(shape).sum(2), to_v.reshape(shape).sum(2)]
 
 
 def _attention_flops(p: Parameters) -> float:
@@ -185,148 +201,74 @@ def _attention_flops(p: Parameters) -> float:
 
 
 def _attention_moved(p: Parameters) -> tuple[float, float]:
-    one = 4.0 * p.get("batch", 1) * p["heads"] * p["time"] * p["dim"]
-    return (4 * one, 4 * one) if p.get("backward") else (3 * one, one)
+    head = 4.0 * p.get("batch", 1) * p["time"] * p["dim"]
+    q, kv = head * p["heads"], 2 * head * p.get("kv_heads", p["heads"])
+    return (2 * q + kv, 2 * q + kv) if p.get("backward") else (q + kv, q)
 
 
-# --------------------------------------------------------------------- perceptron's step
-
-MLP_SIZES = (64, 64, 64, 10)
-
-
-def _mlp_inputs(p: Parameters, rng: np.random.Generator) -> Arrays:
-    weights = []
-    for fan_in, fan_out in pairwise(MLP_SIZES):
-        weights += [
-            _normal(rng, fan_out, fan_in) / np.float32(np.sqrt(fan_in)),
-            _normal(rng, fan_out),
-        ]
-    x = _normal(rng, p["batch"], MLP_SIZES[0])
-    return [x, rng.integers(0, MLP_SIZES[-1], p["batch"]), *weights]
-
-
-def mlp_gradients(x: np.ndarray, targets: np.ndarray, weights: Arrays) -> tuple[Any, Arrays]:
-    """Loss and gradients of a ReLU perceptron with cross-entropy, by hand."""
-    layers = list(zip(weights[::2], weights[1::2], strict=True))
-    activations = [x]
-    for i, (weight, bias) in enumerate(layers):
-        x = x @ weight.T + bias
-        x = np.maximum(x, 0) if i < len(layers) - 1 else x
-        activations.append(x)
-    loss, grad = _cross_entropy_answer({}, [activations[-1], targets])
-    grads: Arrays = []
-    for i, (weight, _) in reversed(list(enumerate(layers))):
-        grads = [grad.T @ activations[i], grad.sum(0), *grads]
-        grad = (grad @ weight) * (activations[i] > 0)
-    return loss, grads
-
-
-def _mlp_answer(p: Parameters, inputs: Arrays) -> Arrays:
-    return [np.array(mlp_gradients(inputs[0], inputs[1], inputs[2:])[0])]
-
-
-def _mlp_flops(p: Parameters) -> float:
-    pairs = sum(a * b for a, b in pairwise(MLP_SIZES))
-    return 6.0 * p["batch"] * pairs
-
-
-def _mlp_moved(p: Parameters) -> tuple[float, float]:
-    pairs = 4.0 * sum(a * b + b for a, b in pairwise(MLP_SIZES))
-    return pairs + 4.0 * p["batch"] * MLP_SIZES[0], pairs
-
-
-# ----------------------------------------------------------------------- language model
-
-
-def _train_inputs(p: Parameters, rng: np.random.Generator) -> Arrays:
-    shape = (p["batch"], p["time"] + 1)
-    return [rng.integers(0, p["config"]["vocab_size"], shape)]
-
-
-def _train_flops(p: Parameters) -> float:
-    c = p["config"]
-    width, head = c["hidden_size"], c.get("head_dim", c["hidden_size"] // c["num_attention_heads"])
-    q, kv = head * c["num_attention_heads"], head * c["num_key_value_heads"]
-    layer = width * (2 * q + 2 * kv) + 3 * width * c["intermediate_size"]
-    scores = 2 * q * p["time"] / 2
-    per_token = c["num_hidden_layers"] * (layer + scores) + width * c["vocab_size"]
-    return 6.0 * per_token * p["batch"] * p["time"]
-
-
-def _nothing_moved(p: Parameters) -> tuple[float, float]:
-    return 0.0, 0.0
-
-
-def _no_flops(p: Parameters) -> float:
+def no_flops(p: Parameters) -> float:
     return 0.0
 
 
-def _square_inputs(p: Parameters, rng: np.random.Generator) -> Arrays:
-    return [_normal(rng, p["n"], p["n"])]
+def nothing_moved(p: Parameters) -> tuple[float, float]:
+    return 0.0, 0.0
 
 
 def _small_inputs(p: Parameters, rng: np.random.Generator) -> Arrays:
-    return [_normal(rng, 8, 8), _normal(rng, 8, 8)]
+    return [normal(rng, 8, 8), normal(rng, 8, 8)]
 
 
 KINDS = {
-    "matmul": Kind(_matmul_inputs, lambda p, x: [x[0] @ x[1]], _matmul_flops, _matmul_moved),
+    "matmul": Kind(_matmul_inputs, _matmul_answer, _matmul_flops, _matmul_moved),
     "chain": Kind(
-        lambda p, rng: [_normal(rng, p["n"]), _normal(rng, p["n"])],
+        lambda p, rng: [normal(rng, p["n"]), normal(rng, p["n"])],
         _chain_answer,
         lambda p: 3.0 * p["n"],
         lambda p: (8.0 * p["n"], 4.0 * p["n"]),
     ),
     "unary": Kind(
-        lambda p, rng: [_normal(rng, p["n"])],
+        lambda p, rng: [normal(rng, p["n"])],
         _unary_answer,
-        _no_flops,
+        no_flops,
         lambda p: (4.0 * p["n"], 4.0 * p["n"]),
     ),
     "sum": Kind(
-        _square_inputs,
+        lambda p, rng: [normal(rng, *p["shape"])],
         lambda p, x: [np.asarray(x[0].sum(p["axis"]))],
-        lambda p: 1.0 * p["n"] ** 2,
-        lambda p: (4.0 * p["n"] ** 2, 0.0),
+        lambda p: 1.0 * math.prod(p["shape"]),
+        _sum_moved,
     ),
     "cumsum": Kind(
-        lambda p, rng: [_normal(rng, p["n"])],
+        lambda p, rng: [normal(rng, p["n"])],
         lambda p, x: [np.cumsum(x[0])],
         lambda p: 1.0 * p["n"],
         lambda p: (4.0 * p["n"], 4.0 * p["n"]),
     ),
     "sort": Kind(
-        lambda p, rng: [_normal(rng, p.get("rows", 1), p["n"])],
+        lambda p, rng: [normal(rng, p.get("rows", 1), p["n"])],
         lambda p, x: [np.sort(x[0])],
-        _no_flops,
+        no_flops,
         lambda p: (4.0 * p.get("rows", 1) * p["n"], 4.0 * p.get("rows", 1) * p["n"]),
     ),
     "topk": Kind(
-        lambda p, rng: [_normal(rng, p["n"])],
+        lambda p, rng: [normal(rng, p["n"])],
         lambda p, x: [np.sort(x[0])[: -p["k"] - 1 : -1]],
-        _no_flops,
+        no_flops,
         lambda p: (4.0 * p["n"], 0.0),
     ),
-    "normal": Kind(lambda p, rng: [], None, _no_flops, lambda p: (0.0, 4.0 * p["n"])),
-    "transpose": Kind(
-        _square_inputs,
-        lambda p, x: [x[0].T],
-        _no_flops,
-        lambda p: (4.0 * p["n"] ** 2, 4.0 * p["n"] ** 2),
-    ),
-    "add": Kind(_small_inputs, lambda p, x: [x[0] + x[1]], _no_flops, _nothing_moved),
-    "layer_norm": Kind(_rows_inputs, _layer_norm_answer, _no_flops, _rows_moved),
-    "softmax": Kind(_rows_inputs, _softmax_answer, _no_flops, _rows_moved),
-    "rms_norm": Kind(_rows_inputs, _rms_norm_answer, _no_flops, _rows_moved),
+    "normal": Kind(lambda p, rng: [], None, no_flops, lambda p: (0.0, 4.0 * p["n"])),
+    "add": Kind(_small_inputs, lambda p, x: [x[0] + x[1]], no_flops, nothing_moved),
+    # the same with a gradient wanted: what recording it costs
+    "add_recorded": Kind(_small_inputs, lambda p, x: [x[0] + x[1]], no_flops, nothing_moved),
+    "layer_norm": Kind(_rows_inputs, _layer_norm_answer, no_flops, _rows_moved),
+    "softmax": Kind(_rows_inputs, _softmax_answer, no_flops, _rows_moved),
+    "rms_norm": Kind(_rows_inputs, _rms_norm_answer, no_flops, _rows_moved),
     "cross_entropy": Kind(
         _cross_entropy_inputs,
-        _cross_entropy_answer,
-        _no_flops,
+        cross_entropy_answer,
+        no_flops,
         lambda p: (4.0 * p["rows"] * p["columns"], 4.0 * p["rows"] * p["columns"]),
     ),
     "attention": Kind(_attention_inputs, _attention_answer, _attention_flops, _attention_moved),
-    "mlp_step": Kind(_mlp_inputs, _mlp_answer, _mlp_flops, _mlp_moved),
-    "build_ops": Kind(_small_inputs, None, _no_flops, _nothing_moved),
-    "train_step": Kind(_train_inputs, None, _train_flops, _nothing_moved),
-    "first_step": Kind(_train_inputs, None, _no_flops, _nothing_moved),
+    "build_ops": Kind(_small_inputs, None, no_flops, nothing_moved),
 }

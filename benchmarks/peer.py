@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -20,36 +22,57 @@ COMPILED = {"BENCHMARK_TORCH_COMPILE": "1"}
 
 @dataclass(frozen=True)
 class Peer:
-    """Where a peer's code is and what its process needs."""
+    """Where a peer's code is and what its process needs.
+
+    package  that is imported for it, and (unless `install` says otherwise) installed
+    """
 
     module: str
     environment: dict[str, str] = field(default_factory=dict)
     is_ours: bool = False
+    package: str = ""
+    install: str = ""
+
+    def advice(self, python: str) -> str:
+        """How to have it."""
+        return f"{python} -m pip install {self.install or self.package}"
+
+
+def _transformers(environment: dict[str, str] | None = None) -> Peer:
+    return Peer(
+        "transformers_peer",
+        environment or {},
+        package="transformers",
+        install="torch transformers",
+    )
 
 
 PEERS = {
-    "bedplate": Peer("bedplate_peer", is_ours=True),
+    "bedplate": Peer("bedplate_peer", is_ours=True, package="bedplate"),
     "bedplate-jit": Peer("bedplate_peer", {"BENCHMARK_JIT": "1"}, is_ours=True),
-    "numpy": Peer("numpy_peer"),
-    "torch": Peer("torch_peer"),
-    "torch-kept": Peer("torch_peer", KEPT),
-    "torch.compile": Peer("torch_peer", {**COMPILED, **KEPT}),
-    "transformers": Peer("transformers_peer"),
-    "transformers-kept": Peer("transformers_peer", KEPT),
-    "transformers-compiled": Peer("transformers_peer", {**COMPILED, **KEPT}),
-    "jax": Peer("jax_peer"),
-    "numba": Peer("numba_peer"),
+    "numpy": Peer("numpy_peer", package="numpy"),
+    "torch": Peer("torch_peer", package="torch"),
+    "torch-kept": Peer("torch_peer", KEPT, package="torch"),
+    "torch.compile": Peer("torch_peer", {**COMPILED, **KEPT}, package="torch"),
+    "transformers": _transformers(),
+    "transformers-kept": _transformers(KEPT),
+    "transformers-compiled": _transformers({**COMPILED, **KEPT}),
+    "jax": Peer("jax_peer", package="jax"),
+    "numba": Peer("numba_peer", package="numba"),
+    "tinygrad": Peer(
+        "tinygrad_peer", {"DEV": "CPU"}, package="tinygrad",
+        install="tinygrad  (and a C compiler named clang)",
+    ),
     "limit-arithmetic": Peer("limit_peer", {"BENCHMARK_LIMIT": "arithmetic"}, is_ours=True),
     "limit-memory": Peer("limit_peer", {"BENCHMARK_LIMIT": "memory"}, is_ours=True),
     "limit-memory-nontemporal": Peer(
         "limit_peer", {"BENCHMARK_LIMIT": "memory", "BENCHMARK_NONTEMPORAL": "1"}, is_ours=True
     ),
-}
+}  # fmt: skip
 LIMITS = tuple(name for name in PEERS if name.startswith("limit-"))
-USUAL = (
-    "bedplate", "bedplate-jit", "numpy", "torch", "torch-kept", "jax", "transformers",
-    "transformers-kept",
-)  # fmt: skip
+ALL = tuple(name for name in PEERS if name not in LIMITS)
+# what a case may take to be prepared (torch.compile: minutes), and a turn: then the peer is ended
+PREPARE_SECONDS, TURN_SECONDS = 400.0, 120.0
 
 
 class PeerError(Exception):
@@ -74,6 +97,7 @@ def child_environment(threads: int, more: dict[str, str]) -> dict[str, str]:
     }
     for name in ("OMP", "MKL", "OPENBLAS", "NUMBA", "BEDPLATE"):
         environment[f"{name}_NUM_THREADS"] = str(threads)
+    environment["NUM_CPU_THREADS"] = str(threads)  # tinygrad's
     environment["TOKENIZERS_PARALLELISM"] = "false"
     environment["TRANSFORMERS_VERBOSITY"] = "error"
     return {**environment, **more}
@@ -87,16 +111,25 @@ class Process:
     ) -> None:
         peer = PEERS[name]
         self.name = name
+        self.command = [sys.executable if peer.is_ours else python, "-m", "benchmarks.worker"]
+        self.command.append(peer.module)
+        self.environment = child_environment(threads, {**peer.environment, **(more or {})})
+        # compilers that were installed beside the peers
+        self.environment["PATH"] = f"{Path(python).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        self.processors = sorted(os.sched_getaffinity(0))[:threads]
+        self._start()
+
+    def _start(self) -> None:
         self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
         self.process = subprocess.Popen(
-            [sys.executable if peer.is_ours else python, "-m", "benchmarks.worker", peer.module],
+            self.command,
             cwd=ROOT,
-            env=child_environment(threads, {**peer.environment, **(more or {})}),
+            env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
             text=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads]),
+            preexec_fn=lambda: os.sched_setaffinity(0, self.processors),
         )
 
     @functools.cached_property
@@ -104,30 +137,50 @@ class Process:
         """The peer's version, once its process has started."""
         return self.ask("versions")["version"]
 
-    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """Send one command. Raises PeerError with the peer's own words if it failed."""
-        if self.process.stdin is None or self.process.stdout is None:
-            raise PeerError(f"{self.name}: no pipes")
-        try:
-            self.process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
+    def ask(self, do: str, limit: float = PREPARE_SECONDS, **arguments: Any) -> dict[str, Any]:
+        """Send one command.
+
+        limit   seconds after which the process is ended
+        raises  PeerError with the peer's own words if it failed; a process that ended is begun
+                anew, for the next case
+        """
+        line = self._answer(json.dumps({"do": do, **arguments}) + "\n", limit)
         if not line:
             self.log.seek(0)
-            raise PeerError(f"{self.name} ended:\n{self.log.read()[-2000:]}")
+            words = self.log.read()[-2000:]
+            self.close()
+            self._start()
+            raise PeerError(f"{self.name} ended:\n{words}")
         answer = json.loads(line)
         if "error" in answer:
             raise PeerError(f"{self.name}: {answer['error']}")
         return answer
 
+    def _answer(self, line: str, limit: float) -> str:
+        """One line of the process, or nothing if it is gone or takes longer than `limit`."""
+        pipes = self.process.stdin, self.process.stdout
+        if pipes[0] is None or pipes[1] is None:
+            return ""
+        try:
+            pipes[0].write(line)
+            pipes[0].flush()
+        except BrokenPipeError:
+            return ""
+        if not select.select([pipes[1]], [], [], limit)[0]:
+            self.process.kill()
+            self.log.seek(0, os.SEEK_END)
+            self.log.write(f"took more than {limit:.0f} s")
+        return pipes[1].readline()
+
     def close(self) -> None:
         if self.process.stdin is not None:
-            self.process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
         self.log.close()

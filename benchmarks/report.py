@@ -1,148 +1,102 @@
-"""What is shown and kept: the table with ratios and distances to the limit, and the JSON rows."""
+"""What is shown: the table with ratios to the best peer and distances to the limit.
+
+All of it is made from rows (see `results.py`), hence from a kept file as from a run.
+"""
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import platform
-import subprocess
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Measured
-from benchmarks.limits import PREFIX, limit_seconds
-from benchmarks.peer import PEERS, ROOT
+from benchmarks.peer import PEERS
+
+Row = dict[str, Any]
+UNITS = {
+    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")),
+    "B": ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")),
+}
 
 
-def processor() -> str:
-    """The processor's name, as the system tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def commit() -> str:
-    """The commit of the working tree, with a plus sign if it has changes."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--exclude=*"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-def machine(threads: int) -> dict[str, Any]:
-    return {"machine": processor(), "threads": threads, "commit": commit()}
-
-
-def show_seconds(seconds: float) -> str:
+def shown(value: float, unit: str = "s") -> str:
     """Three digits with a fitting unit.
 
-    >>> show_seconds(0.0000123), show_seconds(0.0456), show_seconds(2.5)
-    ('12.3 us', '45.6 ms', '2.5 s')
+    >>> shown(0.0000123), shown(0.0456), shown(2.5), shown(5 << 20, "B")
+    ('12.3 us', '45.6 ms', '2.5 s', '5 MiB')
     """
-    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= factor:
-            return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
+    units = UNITS[unit]
+    factor, name = next((pair for pair in units if value >= pair[0]), units[-1])
+    return f"{value / factor:.3g} {name}"
 
 
 def is_ours(peer: str) -> bool:
-    return peer.split(" ")[0] in PEERS and PEERS[peer.split(" ")[0]].is_ours
+    return peer in PEERS and PEERS[peer].is_ours
 
 
-def by_case(measured: list[Measured]) -> list[list[Measured]]:
-    return [list(rows) for _, rows in groupby(measured, key=lambda row: row.case.name)]
+def by_case(rows: list[Row]) -> list[list[Row]]:
+    return [list(group) for _, group in groupby(rows, key=lambda row: row["case"])]
 
 
-def ratio(rows: list[Measured]) -> float | None:
-    """Time of the best peer / our best time; above 1 we are faster."""
-    ours = [row.median for row in rows if is_ours(row.peer) and not row.peer.startswith(PREFIX)]
-    theirs = [row.median for row in rows if not is_ours(row.peer)]
-    return min(theirs) / min(ours) if ours and theirs else None
+def best(rows: list[Row], ours: bool) -> Row | None:
+    """The fastest row of one case, of ours or of the peers."""
+    found = (row for row in rows if is_ours(row["peer"]) == ours)
+    return min(found, key=lambda row: row["median_seconds"], default=None)
 
 
-def _peer_cells(rows: list[Measured], ours: bool) -> str:
-    mine = sorted(
-        (row for row in rows if is_ours(row.peer) == ours and not row.peer.startswith(PREFIX)),
-        key=lambda row: row.median,
-    )
-    return "\n".join(
-        f"{row.peer} {show_seconds(row.median)} ±{row.spread:.0%}{_tokens(row)}" for row in mine
-    )
+def ratio(rows: list[Row]) -> float | None:
+    """Time of the best peer / our best time, of one case; above 1 we are faster."""
+    ours, theirs = best(rows, True), best(rows, False)
+    return theirs["median_seconds"] / ours["median_seconds"] if ours and theirs else None
 
 
-def tokens_per_second(row: Measured) -> float | None:
-    if row.case.kind != "train_step":
-        return None
-    return row.case.parameters["batch"] * row.case.parameters["time"] / row.median
+def reached(rows: list[Row]) -> float | None:
+    """The limit / our best time, of one case."""
+    ours, limit = best(rows, True), rows[0]["limit_seconds"]
+    return limit / ours["median_seconds"] if ours and limit else None
 
 
-def _tokens(row: Measured) -> str:
-    rate = tokens_per_second(row)
-    return "" if rate is None else f" ({rate:,.0f} tokens/s)"
+def mean_ratio(rows: list[Row]) -> tuple[float, int] | None:
+    """(geometric mean of the ratios to the best peer, number of cases that have one)"""
+    gains = [gain for group in by_case(rows) if (gain := ratio(group))]
+    return (math.exp(sum(map(math.log, gains)) / len(gains)), len(gains)) if gains else None
 
 
-def table(measured: list[Measured]) -> Table:
-    """One row a case: limit, ours, distance to the limit, peers, ratio to the best peer."""
-    result = Table("case", "limit", "bedplate", "of limit", "peers", "x best peer")
-    for rows in by_case(measured):
-        limit, gain = limit_seconds(rows), ratio(rows)
-        ours = [row.median for row in rows if is_ours(row.peer) and PREFIX not in row.peer]
-        reached = f"{limit / min(ours):.0%}" if limit and ours else "-"
-        result.add_row(
-            rows[0].case.name,
-            show_seconds(limit) if limit else "-",
-            _peer_cells(rows, ours=True) or "-",
-            reached,
-            _peer_cells(rows, ours=False) or "-",
-            f"{gain:.2f}" if gain else "-",
-        )
-    return result
+def row_text(row: Row) -> str:
+    """One peer: its median, the spread, and tokens a second if the case is about tokens."""
+    rate = row.get("tokens_per_second")
+    tokens = f" ({rate:,.0f} tokens/s)" if rate else ""
+    value = shown(row["median_seconds"], row.get("unit", "s"))
+    return f"{row['peer']} {value} ±{row['spread']:.0%}{tokens}"
 
 
-def print_table(measured: list[Measured], console: Console) -> None:
+def cells(rows: list[Row]) -> list[list[str]]:
+    """case, limit, ours, share of the limit, peers, ratio; of one case, a list of lines each"""
+    limit, share, gain = rows[0]["limit_seconds"], reached(rows), ratio(rows)
+    ordered = sorted(rows, key=lambda row: row["median_seconds"])
+    ours, theirs = ([row_text(row) for row in ordered if is_ours(row["peer"]) == mine]
+                    for mine in (True, False))  # fmt: skip
+    return [
+        [rows[0]["case"]],
+        [shown(limit) if limit else "-"],
+        ours or ["-"],
+        [f"{share:.0%}" if share else "-"],
+        theirs or ["-"],
+        [f"{gain:.2f}" if gain else "-"],
+    ]
+
+
+HEAD = ("case", "limit", "bedplate", "of limit", "peers", "x best peer")
+
+
+def print_table(rows: list[Row], console: Console) -> None:
     """The table, and the geometric mean of the ratios to the best peer."""
-    console.print(table(measured))
-    gains = [gain for rows in by_case(measured) if (gain := ratio(rows))]
-    if gains:
-        mean = math.exp(sum(map(math.log, gains)) / len(gains))
-        console.print(f"geometric mean over {len(gains)} cases: {mean:.2f}x the best peer")
-
-
-def json_rows(measured: list[Measured], threads: int) -> list[dict[str, Any]]:
-    """One row a case and peer; the first five keys are what tools rely on."""
-    about = {**machine(threads), "cpus": os.cpu_count()}
-    rows = []
-    for group in by_case(measured):
-        limit = limit_seconds(group)
-        rows += [
-            {
-                "case": row.case.name,
-                "peer": row.peer,
-                "median_seconds": row.median,
-                "spread": row.spread,
-                "limit_seconds": limit,
-                "first_seconds": row.first_seconds,
-                "best_seconds": min(row.rounds),
-                "rounds": len(row.rounds),
-                "tokens_per_second": tokens_per_second(row),
-                "version": row.version,
-                **about,
-            }
-            for row in group
-            if not row.peer.startswith(PREFIX)
-        ]
-    return rows
-
-
-def write_json(path: Path, measured: list[Measured], threads: int) -> None:
-    path.write_text(json.dumps(json_rows(measured, threads), indent=1) + "\n")
+    table = Table(*HEAD)
+    for group in by_case(rows):
+        table.add_row(*("\n".join(lines) for lines in cells(group)))
+    console.print(table)
+    mean = mean_ratio(rows)
+    if mean:
+        console.print(f"geometric mean over {mean[1]} cases: {mean[0]:.2f}x the best peer")

@@ -1,4 +1,4 @@
-"""Kinds of work on images: convolution, pooling, normalisation of batches, resampling.
+"""Kinds of work on images: convolution, pooling, normalisation of batches or groups, resampling.
 
 All are of float32 images (batch, channels, size, size); with `backward` the last input is the
 gradient of the output, and the gradients follow the output in the answer.
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kinds import Arrays, Kind, Parameters
+from benchmarks.kinds import Arrays, Kind, Parameters, no_flops
 
 
 def out_size(p: Parameters) -> int:
@@ -93,8 +93,9 @@ def _pool_answer(p: Parameters, inputs: Arrays) -> Arrays:
     return [y, _inner(p, to_x)]
 
 
-def _batch_norm_answer(p: Parameters, inputs: Arrays) -> Arrays:
-    x, axes = inputs[0], (0, 2, 3)
+def _normalised(p: Parameters, inputs: Arrays, axes: tuple[int, ...]) -> Arrays:
+    """Mean 0 and variance 1 over the axes, and the gradient of that."""
+    x = inputs[0]
     centred = x - x.mean(axes, keepdims=True)
     scale = 1 / np.sqrt((centred**2).mean(axes, keepdims=True) + 1e-5)
     unit = centred * scale
@@ -105,6 +106,16 @@ def _batch_norm_answer(p: Parameters, inputs: Arrays) -> Arrays:
     return [unit, scale * (grad - mean - unit * slope)]
 
 
+def _batch_norm_answer(p: Parameters, inputs: Arrays) -> Arrays:
+    return _normalised(p, inputs, (0, 2, 3))
+
+
+def _group_norm_answer(p: Parameters, inputs: Arrays) -> Arrays:
+    shape = (p["batch"], p["groups"], -1)
+    found = _normalised(p, [x.reshape(shape) for x in inputs], (2,))
+    return [x.reshape(inputs[0].shape) for x in found]
+
+
 def _resample_answer(p: Parameters, inputs: Arrays) -> Arrays:
     size, count = p["size"], out_size(p)
     at = np.clip((np.arange(count) + 0.5) * size / count - 0.5, 0, size - 1)
@@ -113,13 +124,10 @@ def _resample_answer(p: Parameters, inputs: Arrays) -> Arrays:
     return [y, matrix.T @ inputs[1] @ matrix] if p.get("backward") else [y]
 
 
-def _no_flops(p: Parameters) -> float:
-    return 0.0
-
-
 SPATIAL = {
     "convolution": Kind(_inputs, _convolution_answer, _convolution_flops, _moved),
-    "pool": Kind(_inputs, _pool_answer, _no_flops, _moved),
-    "batch_norm": Kind(_inputs, _batch_norm_answer, _no_flops, _moved),
-    "resample": Kind(_inputs, _resample_answer, _no_flops, _moved),
+    "pool": Kind(_inputs, _pool_answer, no_flops, _moved),
+    "batch_norm": Kind(_inputs, _batch_norm_answer, no_flops, _moved),
+    "group_norm": Kind(_inputs, _group_norm_answer, no_flops, _moved),
+    "resample": Kind(_inputs, _resample_answer, no_flops, _moved),
 }

@@ -6,6 +6,7 @@
     {"do": "has", "case": NAME}          -> {"has": whether this peer has such a kind}
     {"do": "prepare", "case": NAME}      -> {"first_seconds", "samples"} or {"absent": why}
     {"do": "time", "seconds": BUDGET}    -> {"seconds", "calls"}: the median time of a call
+                                            (of a run with an attribute `seconds`: what it says)
     {"do": "drop"}                       -> {}
 
 Standard output carries the answers alone; what libraries print goes to standard error.
@@ -26,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cases import Case, all_cases
+from benchmarks.case import Case
+from benchmarks.cases import all_cases
 
 N_SAMPLES = 4096
 Run = Callable[[], Any]
@@ -54,7 +56,13 @@ class Worker:
         return {"version": self.peer.VERSION, "python": sys.version.split()[0]}
 
     def has(self, case: str) -> dict[str, Any]:
-        return {"has": hasattr(self.peer, self.cases[case].kind)}
+        return {"has": self._make(self.cases[case]) is not None}
+
+    def _make(self, case: Case) -> Any:
+        """What prepares the case here, if the peer takes part in it."""
+        if not case.suits(getattr(self.peer, "COMPILES", False)):
+            return None
+        return getattr(self.peer, case.kind, None)
 
     def prepare(self, case: str) -> dict[str, Any]:
         return self._prepare(self.cases[case])
@@ -63,12 +71,14 @@ class Worker:
         self.calls, self.factor = 1, 1.0
         if hasattr(self.peer, "any_case"):
             return self._prepare_limit(case)
-        make = getattr(self.peer, case.kind, None)
+        make = self._make(case)
+        if make is None:
+            return {"absent": f"no {case.kind} here"}
         inputs = case.inputs()
         start = time.perf_counter()
-        self.run = make(case.parameters, inputs) if make else None
+        self.run = make(case.parameters, inputs)
         if self.run is None:
-            return {"absent": f"no {case.kind} here"}
+            return {"absent": f"no such {case.kind} here"}
         results = self.run()
         first_seconds = time.perf_counter() - start
         arrays = self.peer.as_arrays(results) if case.is_checked else []
@@ -94,7 +104,7 @@ class Worker:
             start = time.perf_counter()
             for _ in range(calls):
                 run()
-            elapsed = time.perf_counter() - start
+            elapsed = getattr(run, "seconds", None) or time.perf_counter() - start
             if elapsed < 0.0005 and calls < 4096:
                 self.calls *= 2
                 continue

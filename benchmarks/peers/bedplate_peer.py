@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib.metadata import version
 from typing import Any
 
@@ -10,21 +9,15 @@ import numpy as np
 
 import bedplate as bp
 import bedplate.nn.functional as F
-from bedplate import optim
-from bedplate.olmo import Config, Olmo3
+from benchmarks.peers import bedplate_models
+from benchmarks.peers.bedplate_models import JIT, realised, tensors
 
 VERSION = version("bedplate")
-JIT = "BENCHMARK_JIT" in os.environ
+COMPILES = JIT
 
 
 def as_arrays(results: Any) -> list[np.ndarray]:
     return [result.numpy() for result in results]
-
-
-def _realised(results: list[Any]) -> list[Any]:
-    for result in results:
-        result.realise()
-    return results
 
 
 def _without_gradient(function: Any, *inputs: Any) -> Any:
@@ -32,7 +25,7 @@ def _without_gradient(function: Any, *inputs: Any) -> Any:
 
     def run() -> Any:
         with bp.no_grad():
-            return _realised([function(*inputs)])
+            return realised([function(*inputs)])
 
     return run
 
@@ -52,55 +45,82 @@ def _with_gradient(function: Any, leaves: list[Any], grad: Any) -> Any:
 
     def run() -> Any:
         output = both()
-        return _realised([output.detach(), *(leaf.grad for leaf in leaves)])
+        return realised([output.detach(), *(leaf.grad for leaf in leaves)])
 
     return run
 
 
-def _tensors(inputs: Any) -> list[Any]:
-    return [bp.tensor(array) for array in inputs]
-
-
 def matmul(p: Any, inputs: Any) -> Any:
-    a, b = _tensors(inputs)
+    a, b = inputs
+    a = np.ascontiguousarray(a.swapaxes(-1, -2)) if p.get("transpose_a") else a
+    b = np.ascontiguousarray(b.swapaxes(-1, -2)) if p.get("transpose_b") else b
+    a, b = tensors([a, b])
     if p.get("dtype") == "bfloat16":
-        a, b = a.astype(bp.bfloat16), b.astype(bp.bfloat16)
+        a, b = realised([a.astype(bp.bfloat16), b.astype(bp.bfloat16)])
+    if p.get("dtype") == "int8":
+        # a product of int8 is an int8 that wraps; the same work as the peers' adds up in int32
+        return _without_gradient(lambda a, b: a.astype(bp.int32) @ b.astype(bp.int32), a, b)
     if p.get("transpose_a"):
-        a = bp.tensor(np.ascontiguousarray(a.numpy().swapaxes(-1, -2)))
         return _without_gradient(lambda a, b: a.mT @ b, a, b)
     if p.get("transpose_b"):
-        b = bp.tensor(np.ascontiguousarray(b.numpy().swapaxes(-1, -2)))
         return _without_gradient(lambda a, b: a @ b.mT, a, b)
-    return _without_gradient(lambda a, b: a @ b, *_realised([a, b]))
+    return _without_gradient(lambda a, b: a @ b, a, b)
 
 
 def chain(p: Any, inputs: Any) -> Any:
-    return _without_gradient(lambda a, b: ((a + b) * 2).relu(), *_tensors(inputs))
+    return _without_gradient(lambda a, b: ((a + b) * 2).relu(), *tensors(inputs))
 
 
 def unary(p: Any, inputs: Any) -> Any:
     function = F.gelu if p["function"] == "gelu" else bp.exp
-    return _without_gradient(lambda x: function(x), *_tensors(inputs))
+    return _without_gradient(lambda x: function(x), *tensors(inputs))
 
 
 def add(p: Any, inputs: Any) -> Any:
-    return _without_gradient(lambda a, b: a + b, *_tensors(inputs))
+    return _without_gradient(lambda a, b: a + b, *tensors(inputs))
+
+
+def add_recorded(p: Any, inputs: Any) -> Any:
+    a, b = (x.requires_grad_() for x in tensors(inputs))
+    return lambda: realised([a + b])
+
+
+def concat(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda *parts: bp.concat(parts, -1), *tensors(inputs))
+
+
+def gather(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda table, ids: F.embedding(ids, table), *tensors(inputs))
+
+
+def scatter_add(p: Any, inputs: Any) -> Any:
+    """The gradient of an embedding; what the embedding gives is not asked for."""
+    grad, ids = tensors(inputs)
+    table = bp.zeros((p["rows"], p["columns"]), requires_grad=True)
+
+    def gradient(ids: Any, grad: Any) -> Any:
+        table.grad = None
+        F.embedding(ids, table).backward(grad)
+        return table.grad
+
+    gradient = bp.jit(gradient) if JIT else gradient
+    return lambda: realised([gradient(ids, grad)])
 
 
 def sum(p: Any, inputs: Any) -> Any:
-    return _without_gradient(lambda x: x.sum(axis=p["axis"]), *_tensors(inputs))
+    return _without_gradient(lambda x: x.sum(axis=p["axis"]), *tensors(inputs))
 
 
 def cumsum(p: Any, inputs: Any) -> Any:
-    return _without_gradient(lambda x: bp.cumsum(x, axis=0), *_tensors(inputs))
+    return _without_gradient(lambda x: bp.cumsum(x, axis=0), *tensors(inputs))
 
 
 def sort(p: Any, inputs: Any) -> Any:
-    return _without_gradient(bp.sort, *_tensors(inputs))
+    return _without_gradient(bp.sort, *tensors(inputs))
 
 
 def topk(p: Any, inputs: Any) -> Any:
-    return _without_gradient(lambda x: bp.topk(x, p["k"]).values, *_tensors(inputs))
+    return _without_gradient(lambda x: bp.topk(x, p["k"]).values, *tensors(inputs))
 
 
 def normal(p: Any, inputs: Any) -> Any:
@@ -108,10 +128,10 @@ def normal(p: Any, inputs: Any) -> Any:
 
 
 def _image(p: Any, inputs: Any, function: Any) -> Any:
-    tensors = _tensors(inputs)
+    given = tensors(inputs)
     if p.get("backward"):
-        return _with_gradient(function, tensors[:-1], tensors[-1])
-    return _without_gradient(function, *tensors)
+        return _with_gradient(function, given[:-1], given[-1])
+    return _without_gradient(function, *given)
 
 
 def convolution(p: Any, inputs: Any) -> Any:
@@ -128,16 +148,20 @@ def batch_norm(p: Any, inputs: Any) -> Any:
     return _image(p, inputs, lambda x: F.batch_norm(x, None, None, training=True))
 
 
+def group_norm(p: Any, inputs: Any) -> Any:
+    return _image(p, inputs, lambda x: F.group_norm(x, p["groups"]))
+
+
 def resample(p: Any, inputs: Any) -> Any:
     return _image(p, inputs, lambda x: F.interpolate(x, None, p["factor"], "bilinear"))
 
 
 def transpose(p: Any, inputs: Any) -> Any:
-    return _without_gradient(lambda x: x.mT, *_tensors(inputs))
+    return _without_gradient(lambda x: x.mT, *tensors(inputs))
 
 
 def layer_norm(p: Any, inputs: Any) -> Any:
-    x, weight, *grad = _tensors(inputs)
+    x, weight, *grad = tensors(inputs)
 
     def function(x: Any, weight: Any) -> Any:
         return F.layer_norm(x, x.shape[-1:], weight, None, 1e-5)
@@ -148,14 +172,14 @@ def layer_norm(p: Any, inputs: Any) -> Any:
 
 
 def softmax(p: Any, inputs: Any) -> Any:
-    x, *grad = _tensors(inputs)
+    x, *grad = tensors(inputs)
     if grad:
         return _with_gradient(lambda x: F.softmax(x, -1), [x], grad[0])
     return _without_gradient(lambda x: F.softmax(x, -1), x)
 
 
 def rms_norm(p: Any, inputs: Any) -> Any:
-    x, weight, *grad = _tensors(inputs)
+    x, weight, *grad = tensors(inputs)
     if grad:
         return _with_gradient(
             lambda x, w: F.rms_norm(x, x.shape[-1:], w, 1e-6), [x, weight], grad[0]
@@ -164,12 +188,12 @@ def rms_norm(p: Any, inputs: Any) -> Any:
 
 
 def cross_entropy(p: Any, inputs: Any) -> Any:
-    logits, targets = _tensors(inputs)
+    logits, targets = tensors(inputs)
     return _with_gradient(lambda x: F.cross_entropy(x, targets), [logits], None)
 
 
 def attention(p: Any, inputs: Any) -> Any:
-    q, k, v, *grad = _tensors(inputs)
+    q, k, v, *grad = tensors(inputs)
     window = p.get("window")
 
     def function(q: Any, k: Any, v: Any) -> Any:
@@ -184,7 +208,7 @@ def build_ops(p: Any, inputs: Any) -> Any:
     """Building alone: the graph is dropped, nobody asks for a value."""
     if JIT:
         return None
-    a, b = _tensors(inputs)
+    a, b = tensors(inputs)
 
     def run() -> Any:
         x = a
@@ -195,42 +219,9 @@ def build_ops(p: Any, inputs: Any) -> Any:
     return run
 
 
-def mlp_step(p: Any, inputs: Any) -> Any:
-    x, targets, *weights = _tensors(inputs)
-    for weight in weights:
-        weight.requires_grad_()
-    optimiser = optim.SGD(weights, lr=0.01)
-
-    def step(x: Any, targets: Any) -> Any:
-        optimiser.zero_grad()
-        hidden = F.linear(x, weights[0], weights[1]).relu()
-        hidden = F.linear(hidden, weights[2], weights[3]).relu()
-        loss = F.cross_entropy(F.linear(hidden, weights[4], weights[5]), targets)
-        loss.backward()
-        optimiser.step()
-        return loss.detach()
-
-    step = bp.jit(step) if JIT else step
-    return lambda: _realised([step(x, targets), *weights])[:1]
-
-
-def train_step(p: Any, inputs: Any) -> Any:
-    bp.manual_seed(0)
-    model = Olmo3(Config(**p["config"]))
-    parameters = list(model.parameters())
-    optimiser = optim.AdamW(parameters, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
-    ids = bp.tensor(inputs[0])
-
-    def step(ids: Any) -> Any:
-        optimiser.zero_grad()
-        loss = model.loss(ids[:, :-1], ids[:, 1:])
-        loss.backward()
-        optim.clip_grad_norm_(parameters, 1.0, error_if_nonfinite=False)
-        optimiser.step()
-        return loss.detach()
-
-    step = bp.jit(step) if JIT else step
-    return lambda: _realised([step(ids), *parameters])[:1]
-
-
-first_step = train_step
+mlp_step = bedplate_models.mlp_step
+optimiser = bedplate_models.optimiser
+train_step = bedplate_models.train_step
+first_step = bedplate_models.train_step
+prefill = bedplate_models.prefill
+decode = bedplate_models.decode

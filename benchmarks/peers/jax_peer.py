@@ -8,13 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.peers import jax_models
+
+COMPILES = True
 VERSION = jax.__version__
 jax.config.update("jax_enable_x64", True)
 
 
 def as_arrays(results: Any) -> list[np.ndarray]:
-    return [np.asarray(result.astype(jnp.float32) if result.dtype == jnp.bfloat16 else result)
-            for result in results]  # fmt: skip
+    return [np.asarray(x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x) for x in results]
 
 
 def _jitted(function: Any, *inputs: Any) -> Any:
@@ -40,6 +42,8 @@ def matmul(p: Any, inputs: Any) -> Any:
     def product(a: Any, b: Any) -> Any:
         a = a.swapaxes(-1, -2) if p.get("transpose_a") else a
         b = b.swapaxes(-1, -2) if p.get("transpose_b") else b
+        if dtype == jnp.int8:
+            return [jnp.matmul(a, b, preferred_element_type=jnp.int32)]
         return [a @ b]
 
     return _jitted(product, jnp.asarray(a, dtype), jnp.asarray(b, dtype))
@@ -57,6 +61,19 @@ def unary(p: Any, inputs: Any) -> Any:
 
 def add(p: Any, inputs: Any) -> Any:
     return _jitted(lambda a, b: [a + b], *inputs)
+
+
+def concat(p: Any, inputs: Any) -> Any:
+    return _jitted(lambda *parts: [jnp.concatenate(parts, -1)], *inputs)
+
+
+def gather(p: Any, inputs: Any) -> Any:
+    return _jitted(lambda table, ids: [table[ids]], *inputs)
+
+
+def scatter_add(p: Any, inputs: Any) -> Any:
+    shape = p["rows"], p["columns"]
+    return _jitted(lambda grad, ids: [jnp.zeros(shape, grad.dtype).at[ids].add(grad)], *inputs)
 
 
 def sum(p: Any, inputs: Any) -> Any:
@@ -80,7 +97,7 @@ def normal(p: Any, inputs: Any) -> Any:
 
 
 def transpose(p: Any, inputs: Any) -> Any:
-    return _jitted(lambda x: [x.T], *inputs)
+    return _jitted(lambda x: [x.swapaxes(-1, -2)], *inputs)
 
 
 def _layer_norm(x: Any, weight: Any) -> Any:
@@ -132,6 +149,53 @@ def attention(p: Any, inputs: Any) -> Any:
     return _jitted(lambda q, k, v: [function(q, k, v)], *inputs)
 
 
+def _image(p: Any, inputs: Any, function: Any) -> Any:
+    if p.get("backward"):
+        return _with_gradient(function, inputs[:-1], inputs[-1])
+    return _jitted(lambda *inputs: [function(*inputs)], *inputs)
+
+
+def convolution(p: Any, inputs: Any) -> Any:
+    step, width = (p["stride"],) * 2, ((p["padding"],) * 2,) * 2
+    more = {"window_strides": step, "padding": width, "feature_group_count": p["groups"]}
+    return _image(p, inputs, lambda x, w: jax.lax.conv_general_dilated(x, w, **more))
+
+
+def pool(p: Any, inputs: Any) -> Any:
+    window, step = (1, 1, p["window"], p["window"]), (1, 1, p["stride"], p["stride"])
+    largest = p["mode"] == "max"
+    start, combine = (-jnp.inf, jax.lax.max) if largest else (0.0, jax.lax.add)
+    scale = 1.0 if largest else 1 / p["window"] ** 2
+
+    def function(x: Any) -> Any:
+        return jax.lax.reduce_window(x, np.float32(start), combine, window, step, "VALID") * scale
+
+    return _image(p, inputs, function)
+
+
+def _standard(x: Any, axes: Any) -> Any:
+    centred = x - x.mean(axes, keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.mean(centred**2, axes, keepdims=True) + 1e-5)
+
+
+def batch_norm(p: Any, inputs: Any) -> Any:
+    return _image(p, inputs, lambda x: _standard(x, (0, 2, 3)))
+
+
+def group_norm(p: Any, inputs: Any) -> Any:
+    shape = p["batch"], p["groups"], -1
+    return _image(p, inputs, lambda x: _standard(x.reshape(shape), (2,)).reshape(x.shape))
+
+
+def resample(p: Any, inputs: Any) -> Any:
+    size = p["size"] * p["factor"]
+
+    def function(x: Any) -> Any:
+        return jax.image.resize(x, (*x.shape[:2], size, size), "bilinear")
+
+    return _image(p, inputs, function)
+
+
 def mlp_step(p: Any, inputs: Any) -> Any:
     x, targets, *weights = (jnp.asarray(array) for array in inputs)
 
@@ -151,3 +215,23 @@ def mlp_step(p: Any, inputs: Any) -> Any:
         return jax.block_until_ready([loss, *weights])[:1]
 
     return run
+
+
+def optimiser(p: Any, inputs: Any) -> Any:
+    values = [jnp.asarray(array) for array in inputs[: p["tensors"]]]
+    grads = [jnp.asarray(array) for array in inputs[p["tensors"] :]]
+    state = jax_models.fresh_state(values)
+    step = jax.jit(jax_models.adamw, donate_argnums=(0, 2))
+
+    def run() -> Any:
+        nonlocal values, state
+        values, state = step(values, grads, state)
+        return jax.block_until_ready([values[0], values[-1]])
+
+    return run
+
+
+train_step = jax_models.train_step
+first_step = jax_models.train_step
+prefill = jax_models.prefill
+decode = jax_models.decode

@@ -9,18 +9,29 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from benchmarks.model_kinds import ADAMW as numbers
+
+# of the optimiser, as PyTorch spells it
+ADAMW = {
+    "lr": numbers["lr"],
+    "betas": (numbers["beta1"], numbers["beta2"]),
+    "eps": numbers["eps"],
+    "weight_decay": numbers["weight_decay"],
+}
 VERSION = torch.__version__
+COMPILES = "BENCHMARK_TORCH_COMPILE" in os.environ
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
 
 
 def prepare(function: Any) -> Any:
     """Compile, if this peer is the compiled one."""
-    return torch.compile(function) if "BENCHMARK_TORCH_COMPILE" in os.environ else function
+    return torch.compile(function) if COMPILES else function
 
 
 def as_arrays(results: Any) -> list[np.ndarray]:
-    return [result.detach().float().numpy() if result.dtype == torch.bfloat16
-            else result.detach().numpy() for result in results]  # fmt: skip
+    narrow = torch.bfloat16, torch.float16
+    plain = (result.detach() for result in results)
+    return [(x.float() if x.dtype in narrow else x).numpy() for x in plain]
 
 
 def _leaf(array: np.ndarray) -> torch.Tensor:
@@ -54,6 +65,9 @@ def matmul(p: Any, inputs: Any) -> Any:
     a, b = (torch.from_numpy(x) for x in inputs)
     if p.get("dtype") == "bfloat16":
         a, b = a.bfloat16(), b.bfloat16()
+    if p.get("dtype") == "int8":
+        # PyTorch's own product of int8 adds up in int8; this is what its quantised layers use
+        return _without_gradient(torch._int_mm, a, b)
     if p.get("transpose_a"):
         a = a.transpose(-1, -2).contiguous().transpose(-1, -2)
     if p.get("transpose_b"):
@@ -73,6 +87,27 @@ def unary(p: Any, inputs: Any) -> Any:
 
 def add(p: Any, inputs: Any) -> Any:
     return _without_gradient(lambda a, b: a + b, *(torch.from_numpy(x) for x in inputs))
+
+
+def add_recorded(p: Any, inputs: Any) -> Any:
+    a, b = (_leaf(x) for x in inputs)
+    return lambda: [a + b]
+
+
+def concat(p: Any, inputs: Any) -> Any:
+    return _without_gradient(lambda *parts: torch.cat(parts, -1), *map(torch.from_numpy, inputs))
+
+
+def gather(p: Any, inputs: Any) -> Any:
+    table, ids = map(torch.from_numpy, inputs)
+    return _without_gradient(lambda table, ids: F.embedding(ids, table), table, ids)
+
+
+def scatter_add(p: Any, inputs: Any) -> Any:
+    gradient = torch.ops.aten.embedding_dense_backward  # what the embedding's gradient is
+    return _without_gradient(
+        lambda grad, ids: gradient(grad, ids, p["rows"], -1, False), *map(torch.from_numpy, inputs)
+    )
 
 
 def sum(p: Any, inputs: Any) -> Any:
@@ -117,12 +152,16 @@ def batch_norm(p: Any, inputs: Any) -> Any:
     return _image(p, inputs, lambda x: F.batch_norm(x, None, None, training=True))
 
 
+def group_norm(p: Any, inputs: Any) -> Any:
+    return _image(p, inputs, lambda x: F.group_norm(x, p["groups"]))
+
+
 def resample(p: Any, inputs: Any) -> Any:
     return _image(p, inputs, lambda x: F.interpolate(x, None, p["factor"], "bilinear"))
 
 
 def transpose(p: Any, inputs: Any) -> Any:
-    return _without_gradient(lambda x: x.T.contiguous(), torch.from_numpy(inputs[0]))
+    return _without_gradient(lambda x: x.mT.contiguous(), torch.from_numpy(inputs[0]))
 
 
 def layer_norm(p: Any, inputs: Any) -> Any:
@@ -166,7 +205,9 @@ def attention(p: Any, inputs: Any) -> Any:
         mask = (distance >= 0) & (distance < p["window"])
 
     def function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa="kv_heads" in p
+        )
 
     if p.get("backward"):
         return _with_gradient(function, [_leaf(x) for x in inputs[:3]], torch.from_numpy(inputs[3]))
@@ -203,5 +244,20 @@ def mlp_step(p: Any, inputs: Any) -> Any:
         loss.backward()
         optimiser.step()
         return [loss]
+
+    return run
+
+
+def optimiser(p: Any, inputs: Any) -> Any:
+    leaves = [_leaf(array) for array in inputs[: p["tensors"]]]
+    for leaf, grad in zip(leaves, inputs[p["tensors"] :], strict=True):
+        leaf.grad = torch.from_numpy(grad)
+    # compiled, the step is fused by the compiler; eager, by the kernel that PyTorch has for it
+    made = torch.optim.AdamW(leaves, fused=None if COMPILES else True, **ADAMW)
+    step = prepare(made.step)
+
+    def run() -> Any:
+        step()
+        return [leaves[0], leaves[-1]]
 
     return run

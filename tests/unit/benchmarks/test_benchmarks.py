@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from bedplate.olmo import PRESETS, Config
-from benchmarks import cases, harness, limits, peer, report, worker
+from benchmarks import case as case_of
+from benchmarks import cases, harness, limits, model_cases, peer, report, worker
+from benchmarks.peers import bedplate_models
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -21,6 +23,11 @@ CHAIN = next(case for case in cases.all_cases() if case.name == "elementwise/cha
 
 def measured(name: str, *rounds: float) -> harness.Measured:
     return harness.Measured(CHAIN, name, 0.5, "1.0", list(rounds))
+
+
+def row(name: str, seconds: float, **more: object) -> dict:
+    return {"case": CHAIN.name, "peer": name, "median_seconds": seconds, "spread": 0.01,
+            "limit_seconds": 0.5, **more}  # fmt: skip
 
 
 def test_names_are_unique() -> None:
@@ -35,6 +42,20 @@ def test_a_group_or_a_part_of_a_name_chooses() -> None:
     assert cases.chosen("no such case") == []
 
 
+def test_several_words_choose_what_each_chooses() -> None:
+    names = [case.name for case in cases.chosen("chain-1e3, matmul/64,spine")]
+    assert "elementwise/chain-1e3" in names and "matmul/64" in names
+    assert {case.name for case in cases.chosen("spine")} <= set(names)
+    assert names == [case.name for case in cases.all_cases() if case.name in names]
+
+
+def test_a_case_may_be_for_eager_peers_or_for_those_that_compile() -> None:
+    eager, jit = (case_of.Case("c", "add", {"mode": mode}) for mode in ("eager", "jit"))
+    assert (eager.suits(True), eager.suits(False)) == (False, True)
+    assert (jit.suits(True), jit.suits(False)) == (True, False)
+    assert CHAIN.suits(True) and CHAIN.suits(False)
+
+
 def test_every_kind_with_an_answer_is_a_product_of_its_inputs() -> None:
     seen = set()
     for case in cases.all_cases():
@@ -43,10 +64,10 @@ def test_every_kind_with_an_answer_is_a_product_of_its_inputs() -> None:
         seen.add(case.kind)
         answer = case.answer(case.inputs())
         assert answer is None or all(np.isfinite(array).all() for array in answer)
-    assert {"matmul", "chain", "softmax", "rms_norm", "mlp_step"} <= seen
+    assert {"matmul", "chain", "softmax", "mlp_step", "optimiser", "group_norm"} <= seen
 
 
-def gradient_by_differences(case: cases.Case, inputs: list[np.ndarray], which: int) -> np.ndarray:
+def gradient_by_differences(case: case_of.Case, inputs: list[np.ndarray], which: int) -> np.ndarray:
     grad = inputs[-1]
     result = np.zeros(inputs[which].shape)
     for index in np.ndindex(*result.shape):
@@ -67,12 +88,14 @@ def gradient_by_differences(case: cases.Case, inputs: list[np.ndarray], which: i
         ("softmax", {"rows": 2, "columns": 5, "backward": True}, 1),
         ("rms_norm", {"rows": 2, "columns": 5, "weight": True, "backward": True}, 2),
         ("attention", {"heads": 1, "time": 4, "dim": 3, "window": 2, "backward": True}, 3),
+        ("attention", {"heads": 4, "kv_heads": 2, "time": 3, "dim": 2, "backward": True}, 3),
+        ("group_norm", {"batch": 2, "channels": 4, "size": 2, "groups": 2, "backward": True}, 1),
     ],
 )
 def test_the_gradients_that_peers_are_held_to_are_right(
     kind: str, parameters: dict, n_leaves: int
 ) -> None:
-    case = cases.Case(kind, kind, parameters)
+    case = case_of.Case(kind, kind, parameters)
     inputs = case.inputs()
     answer = case.answer(inputs)
     assert answer is not None
@@ -104,9 +127,11 @@ def test_samples_depend_on_the_size_alone() -> None:
 
 
 def test_the_ratio_is_best_peer_over_our_best() -> None:
-    rows = [measured("bedplate", 2.0), measured("bedplate-jit", 1.0), measured("numpy", 3.0)]
+    rows = [row("bedplate", 2.0), row("bedplate-jit", 1.0), row("numpy", 3.0)]
     assert report.ratio(rows) == 3.0
     assert report.ratio(rows[:2]) is None
+    assert report.reached(rows) == 0.5
+    assert report.mean_ratio(rows) == (pytest.approx(3.0), 1)
 
 
 def test_the_limit_is_the_larger_bound_with_the_faster_copy() -> None:
@@ -128,12 +153,15 @@ def test_spread_is_the_distance_of_the_quartiles() -> None:
 
 def test_the_demo_case_is_the_demo_preset() -> None:
     preset = PRESETS["demo"]
-    config = Config(**cases.DEMO["config"])
+    config = Config(**model_cases.DEMO["config"])
     expected = preset.config()
     for word in ("d_model", "n_layers", "n_heads", "intermediate_size", "vocab_size",
                  "sliding_window", "layer_types"):  # fmt: skip
         assert getattr(config, word) == getattr(expected, word), word
-    assert (cases.DEMO["batch"], cases.DEMO["time"]) == (preset.batch_size, preset.seq_len)
+    assert (model_cases.DEMO["batch"], model_cases.DEMO["time"]) == (
+        preset.batch_size,
+        preset.seq_len,
+    )
 
 
 def test_children_have_no_blas_override(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +170,16 @@ def test_children_have_no_blas_override(monkeypatch: pytest.MonkeyPatch) -> None
     assert "OPENBLAS_CORETYPE" not in environment
     assert environment["OMP_NUM_THREADS"] == environment["BEDPLATE_NUM_THREADS"] == "3"
     assert environment["EXTRA"] == "1"
+
+
+def test_the_model_that_peers_are_held_to_is_the_products() -> None:
+    p = {"config": model_cases.olmo_config(32, 4, 48, sliding_window=3), "batch": 2, "time": 7}
+    case = case_of.Case("train", "train_step", p)
+    inputs = case.inputs()
+    answer = case.answer(inputs)
+    assert answer is not None
+    run = bedplate_models.train_step(p, inputs)
+    np.testing.assert_allclose(run()[0].numpy(), answer[0], rtol=1e-5)
 
 
 def test_a_run_writes_the_table_and_the_rows(tmp_path: Path) -> None:
@@ -171,9 +209,26 @@ def test_a_failing_peer_is_left_out_with_its_words() -> None:
         name = "broken"
 
         def ask(self, do: str, **arguments: object) -> dict:
-            raise peer.PeerError("broken: no memory")
+            raise peer.PeerError("a traceback\nout of memory")
 
     told: list[str] = []
     broken = harness.Harness([Broken()], 1, 0.01, told.append)  # type: ignore[list-item]
     assert broken.measure(replace(CHAIN)) == []
-    assert told == ["elementwise/chain-1e3: broken: no memory"]
+    assert told == ["elementwise/chain-1e3: broken: out of memory"]
+
+
+def test_a_peer_that_ends_is_told_and_begun_anew() -> None:
+    process = peer.Process("numpy", sys.executable, 1)
+    process.process.kill()
+    process.process.wait()
+    with pytest.raises(peer.PeerError, match="numpy ended"):
+        process.ask("versions")
+    assert process.ask("versions")["version"] == np.__version__
+    process.close()
+
+
+def test_a_peer_that_takes_too_long_is_ended() -> None:
+    process = peer.Process("numpy", sys.executable, 1)
+    with pytest.raises(peer.PeerError, match="took more than 0 s"):
+        process.ask("versions", limit=0.0)
+    process.close()
