@@ -357,8 +357,8 @@ def test_kernels_read_and_write_nothing_outside(path, a_layout, b_layout, name, 
     monkeypatch.setattr(matmul_lower, "tiles", lambda t: tiles(t, 128))
     monkeypatch.setattr(matmul_lower, "_kernels", {})
     dtype = dtypes.BY_NAME[name].numpy
-    a = LAYOUTS[a_layout](numbers(26, 11, 6).astype(dtype))
-    b = LAYOUTS[b_layout](numbers(27, 6, 13).astype(dtype))
+    a = LAYOUTS[a_layout](numbers(26, 11, 11).astype(dtype))
+    b = LAYOUTS[b_layout](numbers(27, 11, 13).astype(dtype))
     out = np.zeros((11, 13), dtype)
     launcher = Launcher((a, b), out)
     arena = launcher.arena.array(np.uint8, (launcher.arena_bytes,))

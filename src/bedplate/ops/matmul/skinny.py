@@ -11,7 +11,7 @@ The plain loop nest; `sums` has one row of accumulators for each i, in the cache
                     sums[i, j] += a[i, k] * b[k, j] + ... + a[i, k + step - 1] * b[k + step - 1, j]
 
     for block in columns by a share for each worker:  "along": columns of b are contiguous
-        for j in block by lanes:
+        for j in block by lanes:                      (two of them take turns)
             for k in depth by lanes:
                 square = transpose(b[k : k + lanes, j : j + lanes])      in registers
                 for i in rows:
@@ -28,20 +28,27 @@ same bits here and there. b in another layout is left to matmul_tiled.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.kernel import (
     Kernel,
+    Type,
     Value,
+    bf16,
+    bitcast,
     cast,
+    f32,
     gather,
     host,
+    i16,
+    i32,
     i64,
     iota,
     kernel,
     load,
+    local,
     loop,
     minimum,
     prefetch,
@@ -49,7 +56,6 @@ from bedplate.kernel import (
     splat,
     store,
     tail_mask,
-    var,
     when,
     word_int,
     zeros,
@@ -73,6 +79,9 @@ MAX_ROWS = 64
 # How far ahead b is asked for, in bytes along a contiguous column.
 AHEAD_BYTES = 512
 LINE_BYTES = 64
+# Vectors of columns that take turns where b is transposed: the sums of one are a chain, 16 or 32
+# multiply-adds of 4 cycles for each KiB of b, and that alone would take longer than memory.
+GROUPS = 2
 # Memory likes long pieces: an item takes at least so many bytes of each row of b, if there
 # are enough of them for all workers; more items than workers only serve to balance.
 PIECE_BYTES = 16 << 10
@@ -138,6 +147,7 @@ class _Job:
     sums     one row for each row of a, `stride` apart
     step     rows of b that are added to the sums at a time
     copy     a, if it was copied
+    side     elements of a column of b that are transposed at a time
     """
 
     def __init__(
@@ -149,6 +159,8 @@ class _Job:
         self.sums, self.stride = item.scratch, width + lanes
         self.b = item.b + first * item.b_column
         self.step = rows_at_a_time() if variant.b_layout == "across" else lanes
+        self.has_pairs = variant.b.is_narrow_float
+        self.side = 2 * lanes if self.has_pairs else lanes
         if variant.copy_a:
             self._copy_a()
 
@@ -171,7 +183,7 @@ class _Job:
                     row = gather(there, places, mask)
                 store(self._a_at(i, k), cast(row, self.variant.accumulate))
 
-    def _a_at(self, i: Value, k: Value) -> Value:
+    def _a_at(self, i: Any, k: Value) -> Value:
         """Where a[i, k] is, and behind it the following elements of the step."""
         if not self.variant.copy_a:
             return self.item.a + i * self.item.a_row + k
@@ -231,36 +243,38 @@ class _Job:
         return cast(load(at, self.lanes, mask=mask), self.variant.accumulate)
 
     def multiply_along(self) -> None:
-        depth, lanes = self.item.depth, self.lanes
-        whole = depth // lanes * lanes
-        for column in loop(0, self.width, lanes):
-            if self.variant.one_row:
-                self._add_squares(column, whole)
-            else:
-                columns = self._columns(column)
-                for k in loop(0, whole, lanes):
-                    self._accumulate(k, column, self._square(k, columns))
+        depth, side, lanes = self.item.depth, self.side, self.lanes
+        whole, unit = depth // side * side, GROUPS * lanes
+        places = local(i64, unit)
+        for first in loop(0, self.width, unit):
+            # where each column starts; one that does not exist is read as the last one
+            for n in loop(unit):
+                store(places + n, minimum(self.valid - 1, first + n) * self.item.b_column)
+            last = minimum(first + unit, self.width)
+            for k in loop(0, whole, side):
+                for column in loop(first, last, lanes):
+                    columns = [self.b + load(places + (column - first) + n) for n in range(lanes)]
+                    for at, rows in self._square(k, columns):
+                        self._accumulate(at, column, rows)
             for k in loop(whole, depth):
-                self._accumulate(k, column, [self._gather(k, column)])
+                for column in loop(first, last, lanes):
+                    self._accumulate(k, column, [self._gather(k, column)])
 
-    def _add_squares(self, column: Value, whole: Value) -> None:
-        """For a single row of a: its sums stay in a register."""
-        columns = self._columns(column)
-        total = var(zeros(self.variant.accumulate, self.lanes))
-        for k in loop(0, whole, self.lanes):
-            total.set(self._add(self._a_at(k * 0, k), self._square(k, columns), total.get()))
-        store(self.sums + column, total.get())
+    def _square(self, k: Value, columns: list[Value]) -> Iterator[tuple[Value, list[Value]]]:
+        """Rows of b from where its columns start, as (k, `lanes` rows from there on).
 
-    def _columns(self, column: Value) -> list[Value]:
-        """Where `lanes` columns of b start; one that does not exist is read as the last one."""
-        last, step = self.valid - 1, self.item.b_column
-        return [self.b + minimum(last, column + n) * step for n in range(self.lanes)]
-
-    def _square(self, k: Value, columns: list[Value]) -> list[Value]:
-        """lanes x lanes elements of b by rows, from where its columns start."""
+        Pairs of 16-bit floats are transposed as if they were words: half the work an element.
+        """
+        lanes, source = self.lanes, self.variant.b
         for each in columns:
-            prefetch(each + k + AHEAD_BYTES // self.variant.b.itemsize, locality=2)
-        return transpose([self._load(each + k, None) for each in columns])
+            prefetch(each + k + AHEAD_BYTES // source.itemsize, locality=2)
+        if not self.has_pairs:
+            yield k, transpose([self._load(each + k, None) for each in columns])
+            return
+        words = transpose([load(cast(each + k, ptr(i32)), lanes) for each in columns])
+        for first in (0, lanes // 2):
+            pairs = [_pair(word, source) for word in words[first : first + lanes // 2]]
+            yield k + 2 * first, [row for pair in pairs for row in pair]
 
     def _gather(self, k: Value, column: Value) -> Value:
         """`lanes` elements of row k of b, which lie apart."""
@@ -295,3 +309,11 @@ class _Job:
                 self.variant, emit, item.args, item.batch, row, row * 0, value, None
             )
             store(item.c + row, value)
+
+
+def _pair(words: Value, source: Type) -> tuple[Value, Value]:
+    """The two floats of 16 bits that each word holds, the one that stands first first, as f32."""
+    if source is bf16:
+        return bitcast(words << 16, f32), bitcast(words & -65536, f32)
+    low, high = (bitcast(cast(half, i16), source) for half in (words, words >> 16))
+    return cast(low, f32), cast(high, f32)
