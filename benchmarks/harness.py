@@ -25,6 +25,9 @@ SETTLE_SECONDS = 0.01
 # a case with a turn of more than this has few rounds, and none that is thrown away: such a run
 # is not warmed up by another one, and the machine changes less within it than between two
 LONG_SECONDS, LONG_ROUNDS = 1.0, 3
+# a peer so many times slower than the fastest, with turns of more than so many seconds, has had its
+# only turn with the first round
+FAR_BEHIND, FAR_SECONDS = 10.0, 0.3
 
 
 @dataclass
@@ -68,7 +71,7 @@ class Harness:
         self._time(ready, case)
         for process, _ in ready:
             self._asked(process, case, "drop")
-        return [measured for _, measured in ready if measured.rounds]
+        return [measured for _, measured in ready]
 
     def ready(self, case: Case) -> list[tuple[Process, Measured]]:
         """The peers that have prepared the case, and whose results are right."""
@@ -114,26 +117,33 @@ class Harness:
 
     def _time(self, ready: list[tuple[Process, Measured]], case: Case) -> None:
         """The rounds; the first one warms up, and is thrown away unless it was long."""
-        left, longest = list(ready), 0.0
-        rounds = self.rounds + 1
-        for turn in range(rounds):
-            if turn == 1 and longest > LONG_SECONDS:
-                rounds = min(rounds - 1, LONG_ROUNDS)
-            elif turn == 1:
-                for _, measured in ready:
-                    measured.rounds.clear()
-            if turn >= rounds:
-                return
-            first = turn % max(len(left), 1)
-            for process, measured in [*left[first:], *left[:first]]:
-                time.sleep(SETTLE_SECONDS)
-                answer = self._asked(process, case, "time", seconds=self.budget, limit=TURN_SECONDS)
-                if answer is None:
-                    left.remove((process, measured))
-                    measured.rounds.clear()
-                else:
-                    longest = max(longest, answer["seconds"])
-                    measured.rounds.append(answer["seconds"] / case.divisor)
+        self._round(ready, case, 0)
+        near = _in_reach(ready)
+        rounds = self.rounds
+        if max((m.rounds[0] for _, m in near), default=0.0) * case.divisor > LONG_SECONDS:
+            rounds = min(rounds, LONG_ROUNDS) - 1
+        else:
+            for _, measured in near:
+                measured.rounds.clear()
+        for turn in range(1, rounds + 1):
+            self._round(near, case, turn)
+
+    def _round(self, ready: list[tuple[Process, Measured]], case: Case, turn: int) -> None:
+        """One turn of each; a peer that fails is taken out."""
+        first = turn % max(len(ready), 1)
+        for process, measured in [*ready[first:], *ready[:first]]:
+            time.sleep(SETTLE_SECONDS)
+            answer = self._asked(process, case, "time", seconds=self.budget, limit=TURN_SECONDS)
+            if answer is None:
+                ready.remove((process, measured))
+            else:
+                measured.rounds.append(answer["seconds"] / case.divisor)
+
+
+def _in_reach(ready: list[tuple[Process, Measured]]) -> list[tuple[Process, Measured]]:
+    """Those that are not far behind after the first round."""
+    least = max(FAR_SECONDS, FAR_BEHIND * min((m.rounds[0] for _, m in ready), default=0.0))
+    return [pair for pair in ready if pair[1].rounds[0] <= least]
 
 
 def last_line(error: Exception) -> str:
