@@ -58,7 +58,7 @@ def test_a_state_that_nobody_else_holds_is_written_in_place():
         before = state._node.block.address
         wanted[i] = i
         assert step(state, bp.full((1, 5), float(i)), bp.tensor(i)).item() == wanted.sum()
-        assert i < 2 or not config.jit or state._node.block.address == before
+        assert i < 2 or not config.jit or config.check or state._node.block.address == before
     held = state.numpy()
     step(state, bp.full((1, 5), 7.0), bp.tensor(8))
     assert (held == wanted).all()  # what somebody holds stays as it was

@@ -18,6 +18,7 @@ Examples:
   bedplate generate --prompt "def main(" --checkpoint runs/demo/checkpoint
   bedplate generate --prompt "import " --temperature 0 --max-new-tokens 100
   echo "class " | bedplate generate --prompt - --seed 1
+  bedplate generate --prompt "import " --quantise int8
 """
 
 
@@ -34,9 +35,12 @@ def generate(
         float, typer.Option(min=0.0, max=1.0, help="Choose among this share of probability.")
     ] = 1.0,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed, the same text.")] = None,
+    quantise: Annotated[
+        str | None, typer.Option(help="Round the weights first: int8, or int4 (smaller, coarser).")
+    ] = None,
 ) -> None:
     text = sys.stdin.read() if prompt == "-" else prompt
-    stream_text(checkpoint, text, max_new_tokens, temperature, top_p, seed)
+    stream_text(checkpoint, text, max_new_tokens, temperature, top_p, seed, quantise)
     print()
 
 
@@ -50,9 +54,12 @@ def stream_text(
     temperature: float,
     top_p: float = 1.0,
     seed: int | None = None,
+    quantise: str | None = None,
 ) -> None:
     """Write the prompt and what follows it to standard output, token by token."""
     model = load(checkpoint)
+    if quantise is not None:
+        model.quantise(quantise)
     codec = load_codec(checkpoint)
     ids = codec.encode(prompt) or [codec.end_token_id or 0]
     decoder = codec.stream()

@@ -140,6 +140,7 @@ from bedplate.nn.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
+from bedplate.nn.quantised import QuantisedLinear
 from bedplate.nn.spatial import (
     ChannelShuffle,
     Flatten,
@@ -156,6 +157,7 @@ __all__ = [
     "ELU",
     "GELU",
     "GLU",
+    "QuantisedLinear",
     "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",

@@ -140,6 +140,7 @@ def save(model: Olmo3, path: str | os.PathLike[str], max_shard_bytes: int = SHAR
     folder that is there already, each file is replaced whole.
 
     max_shard_bytes   weights that take more are cut into several files
+    raises            CheckpointError for a quantised model
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,6 +166,11 @@ def write_files(
     taken  names that the parts of the weights must not have: those of a checkpoint that stays
            whole until the new index replaces the old one
     """
+    if model.is_quantised:
+        raise CheckpointError(
+            "save: the model is quantised, which checkpoints do not hold\n"
+            "  save it before quantise(); state_dict() holds the rounded weights"
+        )
     config = model.config.replace(dtype=model.dtype.name)
     text = json.dumps(config.to_dict(), indent=2) + "\n"
     write_atomically(folder / "config.json", [text.encode()])

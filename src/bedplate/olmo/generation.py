@@ -223,6 +223,11 @@ def captured_step(model: Olmo3) -> Callable[..., Any]:
     return step
 
 
+def forget_step(model: Olmo3) -> None:
+    """The model has other parts now: what was captured of it does not hold."""
+    _captured.pop(model, None)
+
+
 def _step(model: Any, ids: Tensor, position: Tensor, *inputs: Tensor) -> Tensor:
     """One token a row through all layers: logits (B, V).
 

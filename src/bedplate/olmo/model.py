@@ -16,7 +16,17 @@ from typing import Any
 import numpy as np
 
 from bedplate.dtypes import DType, as_dtype, float32, float64
-from bedplate.nn import Embedding, Linear, Module, ModuleList, Parameter, RMSNorm, functional
+from bedplate.errors import SettingError
+from bedplate.nn import (
+    Embedding,
+    Linear,
+    Module,
+    ModuleList,
+    Parameter,
+    QuantisedLinear,
+    RMSNorm,
+    functional,
+)
 from bedplate.nn.init import normal_init
 from bedplate.olmo import generation
 from bedplate.olmo.cache import Cache, LayerCache
@@ -195,6 +205,33 @@ class Olmo3(Module):
         flat = logits.reshape((-1, self.config.vocab_size))  # (B T, V)
         return functional.cross_entropy(flat, as_ids(targets).reshape((-1,)), z_loss=z_loss)
 
+    def quantise(self, kind: str = "int8") -> Olmo3:
+        """Round the matrices of all layers and of the output, in place; returns the model.
+
+        The embedding, norms and biases stay as they are, so does the dtype of the hidden states.
+        For use alone: the rounded matrices get no gradient, and `save` refuses the model.
+
+        kind    "int8" or "int4": whole numbers of that size, with a scale for every 32
+        raises  SettingError for another kind, for weights that are not finite, and for a model
+                that is quantised already
+        """
+        if kind not in QUANTISED_BITS:
+            kinds = ", ".join(map(repr, QUANTISED_BITS))
+            raise SettingError(f"quantise: no kind {kind!r}\n  there are {kinds}")
+        if self.is_quantised:
+            raise SettingError("quantise: the model is quantised already\n  load it again")
+        for module in list(self.modules()):
+            for name, part in list(module.named_children()):
+                if isinstance(part, Linear):
+                    setattr(module, name, QuantisedLinear.of(part, QUANTISED_BITS[kind]))
+        generation.forget_step(self)
+        return self
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether `quantise` has rounded the matrices."""
+        return isinstance(self.lm_head, QuantisedLinear)
+
     def generate(
         self,
         ids: Any,
@@ -226,6 +263,7 @@ class Olmo3(Module):
         return f"{self.config.n_parameters:,} parameters"
 
 
+QUANTISED_BITS = {"int8": 8, "int4": 4}
 # one for training, one for measuring, one for a prompt's length, one to spare
 KEPT_TABLES = 4
 

@@ -23,6 +23,7 @@ import bedplate.ops.linalg.norms
 import bedplate.ops.linalg.powers
 import bedplate.ops.linalg.products
 import bedplate.ops.losses.classes
+import bedplate.ops.matmul.quantised
 import bedplate.ops.normalisation.norms
 import bedplate.ops.pointwise.floats
 import bedplate.ops.pooling.adaptive

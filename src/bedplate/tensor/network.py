@@ -40,6 +40,7 @@ from bedplate.ops.losses.regression import (
     poisson_nll_loss,
     smooth_l1_loss,
 )
+from bedplate.ops.matmul.quantised import quantised_linear
 from bedplate.ops.normalisation.normalisation import (
     batch_norm,
     group_norm,
@@ -140,6 +141,7 @@ l1_loss = public(l1_loss, __name__)
 mse_loss = public(mse_loss, __name__)
 poisson_nll_loss = public(poisson_nll_loss, __name__)
 smooth_l1_loss = public(smooth_l1_loss, __name__)
+quantised_linear = public(quantised_linear, __name__)
 batch_norm = public(batch_norm, __name__)
 group_norm = public(group_norm, __name__)
 instance_norm = public(instance_norm, __name__)
@@ -264,6 +266,7 @@ __all__ = [
     "pixel_unshuffle",
     "poisson_nll_loss",
     "prelu",
+    "quantised_linear",
     "relu",
     "relu6",
     "rms_norm",

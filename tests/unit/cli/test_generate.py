@@ -85,3 +85,16 @@ def test_a_folder_without_a_model_is_one_clear_line(
     said = capsys.readouterr().err
     assert said.startswith("bedplate: ")
     assert str(tmp_path) in said
+
+
+def test_weights_are_rounded_first_if_asked(
+    capsys: pytest.CaptureFixture[str], checkpoint: Path
+) -> None:
+    text = write(capsys, checkpoint, "--prompt", "a", "--quantise", "int8", "--temperature", "0")
+    assert text == write(
+        capsys, checkpoint, "--prompt", "a", "--quantise", "int8", "--temperature", "0"
+    )
+    with pytest.raises(SystemExit) as left:
+        main(["generate", "--checkpoint", str(checkpoint), "--quantise", "int5"])
+    assert left.value.code
+    assert "there are 'int8', 'int4'" in capsys.readouterr().err

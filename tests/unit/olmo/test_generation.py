@@ -7,7 +7,8 @@ import weakref
 import numpy as np
 import pytest
 
-from bedplate.errors import CheckpointError
+from bedplate.errors import CheckpointError, SettingError
+from bedplate.olmo import save
 from bedplate.olmo.cache import LEAST_SLOTS, Cache
 from bedplate.olmo.generation import Sampling, captured_step, sample
 from bedplate.tensor import no_grad
@@ -201,3 +202,29 @@ def test_a_model_takes_integers_alone(small_model):
     for ids in ([[1.5]], [[True]], np.array([[2.0]])):
         with pytest.raises(TypeError, match="token ids: must be integers"):
             small_model()(ids)
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_a_quantised_model_decodes_what_it_computes_at_once(small_model, kind):
+    model = small_model("float64")
+    before = model(IDS).numpy()
+    model.generate(IDS, max_new_tokens=4)  # the step that was captured must not be used again
+    assert model.quantise(kind) is model
+    assert 0 < np.abs(model(IDS).numpy() - before).max() < np.abs(before).max()
+    tokens = model.generate(IDS, max_new_tokens=6).numpy()
+    logits = model(tokens[:, :-1]).numpy()[:, 6:]
+    assert (logits.argmax(axis=2) == tokens[:, 7:]).all()
+    assert not any(name.endswith("proj.weight") for name, _ in model.named_parameters())
+
+
+def test_a_quantised_model_is_not_saved_nor_quantised_again(small_model, tmp_path):
+    model = small_model().quantise("int8")
+    with pytest.raises(CheckpointError, match="quantised"):
+        save(model, tmp_path / "model")
+    with pytest.raises(SettingError, match="already"):
+        model.quantise("int4")
+    with pytest.raises(SettingError, match="no kind 'int5'"):
+        small_model().quantise("int5")
+    twin = small_model().quantise("int8")
+    twin.load_state_dict(model.state_dict())
+    assert (twin(IDS).numpy() == model(IDS).numpy()).all()

@@ -4,12 +4,10 @@
 
 Where out lies over x (a state that a captured step assigns, which nobody else holds) only the new
 rows are written: what a cache of keys takes for a token does not depend on how many it holds.
-The kernel sees that by the two addresses, so one plan serves both.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -18,27 +16,10 @@ import numpy as np
 from bedplate.dtypes import ALL, DType, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
-from bedplate.kernel import (
-    Kernel,
-    Type,
-    Value,
-    cast,
-    element,
-    from_dtype,
-    host,
-    i64,
-    kernel,
-    load,
-    loop,
-    ptr,
-    store,
-    tail_mask,
-    when,
-    word_int,
-    word_pointer,
-)
-from bedplate.ops.build import as_values, is_number, normalised_axis, number
+from bedplate.kernel import from_dtype
+from bedplate.ops.build import Value, as_values, is_number, normalised_axis, number
 from bedplate.ops.indexing.gather import TAKE
+from bedplate.ops.indexing.update_slice_kernel import make_kernel
 from bedplate.ops.pointwise.arithmetic import add
 from bedplate.ops.pointwise.convert import checked_index
 from bedplate.ops.record import Cost, Op, apply, register
@@ -46,9 +27,6 @@ from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import mixed
 from bedplate.ops.shape.creation import index_along
 from bedplate.ops.shape.views import broadcast_to, reshape
-
-# words of the task
-X, OUT, VALUES, START, SIZE, INNER, COUNT, X_STRIDES, VALUE_STRIDES = 0, 1, 2, 3, 4, 5, 6, 7, 10
 
 
 def _infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
@@ -105,48 +83,6 @@ def lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = No
         launch.in_place.append((x.buffer, out.buffer))
 
 
-@functools.cache
-def make_kernel(type_: Type, x_joined: bool, values_joined: bool) -> Kernel:
-    """The task kernel; `joined`: neighbours of the innermost axis are neighbours in memory."""
-
-    @kernel
-    def update_slice(args: ptr(i64), begin: i64, end: i64, worker: i64):
-        size, inner, count = (word_int(args, i) for i in (SIZE, INNER, COUNT))
-        start = load(word_pointer(args, START, i64))
-        for item in loop(begin, end):
-            out = word_pointer(args, OUT, type_) + item * (size * inner)
-            source = _rows(args, X, X_STRIDES, type_, item)
-            with when(cast(source[0], i64) != cast(out, i64)):
-                _copy(source, out, size, inner, x_joined)
-            values = _rows(args, VALUES, VALUE_STRIDES, type_, item)
-            _copy(values, out + start * inner, count, inner, values_joined)
-
-    return update_slice
-
-
-def _rows(args: Value, base: int, strides: int, type_: Type, item: Value) -> tuple[Value, ...]:
-    """(where the rows of an item start, from row to row, from element to element)"""
-    outer, row, column = (word_int(args, strides + i) for i in range(3))
-    return word_pointer(args, base, type_) + item * outer, row, column
-
-
-def _copy(source: tuple[Value, ...], to: Value, rows: Value, inner: Value, joined: bool) -> None:
-    start, row_step, step = source
-    lanes = host().lanes(element(to.type)) if joined else 1
-    for row in loop(rows):
-        at, there = start + row * row_step, to + row * inner
-        if not joined:
-            for i in loop(inner):
-                store(there + i, load(at + i * step))
-            continue
-        whole = inner // lanes * lanes
-        for i in loop(0, whole, lanes):
-            store(there + i, load(at + i, lanes))
-        with when(whole < inner):
-            mask = tail_mask(inner - whole, lanes)
-            store(there + whole, load(at + whole, lanes, mask), mask=mask)
-
-
 UPDATE_SLICE = register(
     Op(
         "update_slice",
@@ -169,7 +105,7 @@ UPDATE_SLICE = register(
 )
 
 
-def update_slice(x: Value, values: Value, start: Value, axis: int = 0) -> Value:
+def update_slice(x: Value, values: Value, start: Any, axis: int = 0) -> Value:
     """Replace neighbouring slices along an axis: y[start : start + n] = values.
 
     x        any shape
@@ -184,8 +120,8 @@ def update_slice(x: Value, values: Value, start: Value, axis: int = 0) -> Value:
     >>> bp.update_slice(bp.zeros(4), bp.ones(2), bp.tensor(1)).tolist()
     [0.0, 1.0, 1.0, 0.0]
     """
-    x, values = as_values("update_slice", (x, values))
-    start = number(x, start, int64) if is_number(start) else as_values("update_slice", (start,))[0]
+    x, values, start = as_values("update_slice", (x, values, start))
+    start = number(x, start, int64) if is_number(start) else start
     axis = normalised_axis("update_slice", axis, len(x.shape), x)
     _check(x, values, start, axis)
     if 0 in values.shape:

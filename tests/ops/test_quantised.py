@@ -1,0 +1,119 @@
+"""quantised_linear: what the numbers are, same bits alone and in a batch, refusals."""
+
+import numpy as np
+import pytest
+
+import bedplate as bp
+from bedplate.config import config
+from bedplate.errors import DTypeError, SettingError, ShapeError
+from bedplate.nn import Linear, QuantisedLinear
+from bedplate.ops.matmul.quantised import quantised, unpacked
+
+BITS = [8, 4]
+linear = bp.nn.functional.quantised_linear
+
+
+def made(columns, depth, bits, seed=0):
+    """Weights, and their packed form."""
+    weight = np.random.default_rng(seed).normal(size=(columns, depth)).astype(np.float32)
+    return weight, *quantised(weight, bits)
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize(("columns", "depth"), [(64, 32), (1, 1), (67, 97), (130, 31)])
+def test_each_weight_is_within_half_a_step(bits, columns, depth):
+    weight, packed, scales = made(columns, depth, bits)
+    found = unpacked(packed, scales, columns, depth)
+    groups = -(-depth // 32)
+    padded = np.zeros((columns, groups * 32), np.float32)
+    padded[:, :depth] = np.abs(weight)
+    step = padded.reshape(columns, groups, 32).max(2).repeat(32, 1)[:, :depth] / (
+        127 if bits == 8 else 8
+    )
+    # at the other end of 4 bits there is no 8, and a scale has 8 significant bits
+    assert (np.abs(found - weight) <= step * (0.75 if bits == 8 else 1.04)).all()
+    assert np.abs(found - weight).mean() < step.mean() * 0.3
+
+
+def test_zeros_and_tiny_weights_survive():
+    for bits in BITS:
+        weight = np.zeros((2, 64), np.float32)
+        weight[1] = 1e-40
+        weight[1, 32:] = np.float32(1e-30) * np.arange(32)
+        found = unpacked(*quantised(weight, bits), 2, 64)
+        assert (found[0] == 0).all()
+        assert np.isfinite(found).all()
+        assert np.abs(found[1, 32:] - weight[1, 32:]).max() < 31e-30 / 8
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
+def test_a_row_has_the_same_bits_alone_and_in_any_batch(bits, dtype):
+    columns, depth = 150, 100
+    _, packed, scales = made(columns, depth, bits)
+    x = bp.tensor(np.random.default_rng(1).normal(size=(131, depth))).astype(dtype)
+    whole = linear(x, packed, scales, columns).astype("float64").numpy()
+    for rows in (1, 2, 3, 4, 5, 7, 8, 47, 48, 49, 64):
+        part = linear(x[:rows], packed, scales, columns).astype("float64").numpy()
+        assert (part == whole[:rows]).all(), rows
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("rows", [1, 5, 60])
+def test_threads_and_layouts_change_no_bit(bits, rows):
+    columns, depth = 200, 96
+    _, packed, scales = made(columns, depth, bits)
+    x = np.random.default_rng(2).normal(size=(rows, depth)).astype(np.float32)
+    wanted = linear(bp.tensor(x), packed, scales, columns).numpy()
+    with config(threads=False):
+        assert (linear(bp.tensor(x), packed, scales, columns).numpy() == wanted).all()
+    turned = bp.tensor(np.ascontiguousarray(x.T)).T
+    assert (linear(turned, packed, scales, columns).numpy() == wanted).all()
+    batch = bp.tensor(x).reshape((1, rows, depth))
+    assert (linear(batch, packed, scales, columns).numpy()[0] == wanted).all()
+
+
+@pytest.mark.parametrize("rows", [1, 6, 60])
+def test_an_epilogue_sees_every_element(rows):
+    _, packed, scales = made(70, 64, 8)
+    x = bp.tensor(np.random.default_rng(3).normal(size=(rows, 64)).astype(np.float32))
+    plain = linear(x, packed, scales, 70).numpy()
+    bias = bp.arange(70.0).realise()
+    found = bp.relu(linear(x, packed, scales, 70) + bias).numpy()
+    assert (found == np.maximum(plain + np.arange(70, dtype=np.float32), 0)).all()
+
+
+def test_the_layer_rounds_a_linear_one_and_keeps_its_bias():
+    whole = Linear(70, 30)
+    layer = QuantisedLinear.of(whole, 8)
+    x = bp.tensor(np.random.default_rng(4).normal(size=(3, 70)).astype(np.float32))
+    x.requires_grad = True
+    y = layer(x)
+    assert np.abs(y.numpy() - whole(x).numpy()).max() < 0.02
+    y.sum().backward()
+    weights = unpacked(layer.packed.numpy(), layer.scales.numpy(), 30, 70)
+    assert x.grad.numpy() == pytest.approx(np.tile(weights.sum(0), (3, 1)), abs=1e-5)
+    twin = QuantisedLinear(70, 30, 8)
+    twin.bias = layer.bias
+    twin.load_state_dict(layer.state_dict())
+    assert (twin(x).numpy() == y.numpy()).all()
+
+
+def test_what_does_not_fit_is_refused():
+    _, packed, scales = made(64, 64, 8)
+    x = bp.zeros((2, 64))
+    with pytest.raises(ShapeError, match="64 features to 65"):
+        linear(x, packed, scales, 65)
+    with pytest.raises(ShapeError, match="32 features to 64"):
+        linear(x[:, :32], packed, scales, 64)
+    with pytest.raises(DTypeError, match="uint8"):
+        linear(x, packed.astype(np.int32), scales, 64)
+    with pytest.raises(DTypeError, match="rows of floats"):
+        linear(bp.zeros((2, 64), dtype="int64"), packed, scales, 64)
+    with pytest.raises(SettingError, match="there are 8 and 4"):
+        QuantisedLinear(3, 4, 5)
+    broken = Linear(3, 4)
+    with bp.no_grad():
+        broken.weight[0, 0] = float("nan")
+    with pytest.raises(SettingError, match="infinite or NaN"):
+        QuantisedLinear.of(broken)
