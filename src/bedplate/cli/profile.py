@@ -139,11 +139,10 @@ def _status(code: Any) -> int:
 
 
 def _of_script(trace: Any) -> Any:
-    """The traceback without the frames of this command."""
-    inner = trace
-    while inner is not None and _is_ours(inner.tb_frame.f_code.co_filename):
-        inner = inner.tb_next
-    return inner or trace
+    """The traceback without the frames of this command; none if the script does not compile."""
+    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return trace
 
 
 def _is_ours(filename: str) -> bool:

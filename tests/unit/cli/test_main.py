@@ -27,7 +27,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"bedplate {version('bedplate')}\n"
 
 
-@pytest.mark.parametrize("command", ["train", "generate", "doctor"])
+@pytest.mark.parametrize("command", ["train", "generate", "doctor", "profile"])
 def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert leave(command, "--help") == 0
     shown = capsys.readouterr().out
