@@ -8,6 +8,7 @@ access walks through without a jump, so that a contiguous chain of [B, T, D] is 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 
 from bedplate.compiler.access import Dims
@@ -30,6 +31,21 @@ def compatible(cuts: Iterable[int]) -> bool:
     if 0 in ordered:
         return True  # nothing is there to be walked
     return all(b % a == 0 for a, b in itertools.pairwise(ordered))
+
+
+def steps_of(shape: Sequence[int], total: int) -> set[int]:
+    """Where the axes of a shape cut a domain of `total` elements, which may have more columns."""
+    below = max(total // max(math.prod(shape), 1), 1)
+    steps = {1, total, below}
+    for length in reversed(shape):
+        below *= length
+        steps.add(below)
+    return steps
+
+
+def inside(cuts: Iterable[int], cols: int) -> set[int]:
+    """The cuts that part the columns of one row."""
+    return {cut for cut in cuts if 1 < cut < cols}
 
 
 def aligned(accesses: Sequence[Dims], total: int) -> tuple[list[int], list[Strides]] | None:

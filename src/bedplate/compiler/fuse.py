@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from bedplate.compiler.access import Access, is_alias, numel
-from bedplate.compiler.domain import compatible, cuts_of
+from bedplate.compiler.domain import compatible, cuts_of, inside, steps_of
 from bedplate.compiler.fold_groups import fold_epilogues, store_in_regions
 from bedplate.compiler.groups import ASSEMBLE, FUSED, KERNEL, Group
 from bedplate.compiler.passes.views import NO_MEMORY
@@ -139,7 +139,7 @@ class Fuser:
         if inner == 1:
             group.rows, group.cols = numel(node), group.total // max(numel(node), 1)
             group.ordered = True
-            one_walk = not _inside(cuts_of(self.access_of(source).dims), group.cols)
+            one_walk = not inside(cuts_of(self.access_of(source).dims), group.cols)
             group.split = (
                 group.rows <= SPLIT_ROWS
                 and group.cols > 2 * BLOCK
@@ -189,12 +189,25 @@ class Fuser:
         cuts = _scaled(first, total) | _scaled(second, total) | ({cols} if cols else frozenset())
         if not compatible(cuts) or len(first.sources | second.sources) > MAX_SOURCES:
             return False
+        if not self._share_axes(first, second, cuts):
+            return False
         if not all(_keeps_order(group, cuts, cols) for group in (first, second)):
             return False
         if self._between(first, second) or not self._edges_hold(first, second, total, rows, cols):
             return False
         self._merge(first, second, domain, cuts)
         return True
+
+    def _share_axes(self, first: Group, second: Group, cuts: frozenset[int]) -> bool:
+        """Whether the common axes are those of a value, not a chance of these sizes.
+
+        Two orders of the same axes may have a common refinement for one batch size and none for
+        the next, which would compile another kernel.
+        """
+        if any(cuts == _scaled(group, max(cuts)) for group in (first, second)):
+            return True
+        shapes = {node.shape for group in (first, second) for node in group.members}
+        return any(cuts <= steps_of(shape, max(cuts)) for shape in shapes)
 
     def _row_reading(self, first: Group, second: Group) -> tuple[int, int] | None:
         """(rows, columns) if `second` reads a value of `first` as one for each row."""
@@ -347,11 +360,6 @@ class Fuser:
         return result
 
 
-def _inside(cuts: Iterable[int], cols: int) -> set[int]:
-    """The cuts that part the columns of one row."""
-    return {cut for cut in cuts if 1 < cut < cols}
-
-
 def _keeps_order(group: Group, cuts: frozenset[int], cols: int | None) -> bool:
     """Whether what a group reduces along its columns is still walked in the same order.
 
@@ -359,7 +367,7 @@ def _keeps_order(group: Group, cuts: frozenset[int], cols: int | None) -> bool:
     """
     if not group.ordered or cols is None:
         return True
-    return _inside(cuts, cols) == _inside(group.cuts, cols)
+    return inside(cuts, cols) == inside(group.cuts, cols)
 
 
 def _scaled(group: Group, total: int) -> frozenset[int]:
