@@ -83,6 +83,8 @@ SETTINGS = (
     Setting("pending_size", 256, "so is it when data of this many MiB has entered it"),
     Setting("fusion", True, "fuse element-wise ops, reductions and epilogues into single kernels"),
     Setting("merging", True, "small launches of one kernel side by side run as one, over a table"),
+    Setting("tiling", True, "read in tiles what lies across the rows, as transposition does"),
+    Setting("layout", True, "convolutions put channels innermost where that pays"),
     Setting("folding", True, "fold constant subgraphs"),
     Setting("cse", True, "merge equal subexpressions"),
     Setting("algebra", True, "value-exact algebraic rewrites"),

@@ -25,6 +25,7 @@ from bedplate.compiler.program import (
 )
 from bedplate.compiler.program_builder import ProgramBuilder
 from bedplate.compiler.uses import AccessUse, inner_pattern
+from bedplate.config import config
 from bedplate.errors import InternalError
 from bedplate.kernel import f32, host
 
@@ -130,6 +131,8 @@ class LayoutBuilder(ProgramBuilder):
     ) -> list[Pattern] | None:
         """The patterns of a tiled kernel, if one pays: an input jumps along the columns, but
         not along the rows, and nothing else is in the way."""
+        if not config.tiling:
+            return None
         if self.group.rows is not None or ROW in levels or len(strides[0][1]) > 1:
             return None
         indexed = {v.access for v in self.values if isinstance(v, Load) and v.index is not None}

@@ -31,7 +31,9 @@ from bedplate.ops.record import REGISTRY
 PLAN_CACHE_SIZE = 256  # plans; a training loop needs a handful
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 _lock = threading.RLock()
-_settings = settings_of("fusion", "merging", "folding", "cse", "algebra", "check")
+_settings = settings_of(
+    "fusion", "merging", "tiling", "layout", "folding", "cse", "algebra", "check"
+)
 
 
 def realise(nodes: list[Node]) -> None:

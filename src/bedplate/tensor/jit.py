@@ -36,8 +36,9 @@ MAX_SPECIALISATIONS = 64
 MAX_REPORT = 200  # lines
 MAX_REPLAYS = 8  # of one specialisation, which differ in what they met outside
 _settings = settings_of(
-    "jit", "check", "fusion", "merging", "folding", "cse", "algebra", "accumulate"
-)
+    "jit", "check", "fusion", "merging", "tiling", "layout", "folding", "cse", "algebra",
+    "accumulate",
+)  # fmt: skip
 
 
 def jit(function: Callable[..., Any] | None = None) -> Any:

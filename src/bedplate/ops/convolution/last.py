@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from bedplate.config import config
 from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.devices.cpu.workers import n_workers
 from bedplate.kernel import Type, from_dtype, host
@@ -40,6 +41,8 @@ LEAST_DEPTH = 24
 
 def pays(channels: int, depth: int, accumulate: Type) -> bool:
     """Whether vectors over the output channels of a group are full enough, and sums long enough."""
+    if not config.layout:
+        return False
     lanes = host().lanes(accumulate)
     _, vectors = last_tile_shape(channels, lanes)
     width = vectors * lanes
