@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.dtypes import DType, float32, float64, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
-from bedplate.kernel import from_dtype
+from bedplate.kernel import from_dtype, host
 from bedplate.ops.build import Value, as_type, is_index, is_number
-from bedplate.ops.image.resample_kernel import resample_kernel
+from bedplate.ops.image.resample_kernel import resample_kernel, resample_rows_kernel
 from bedplate.ops.image.resampling_tables import (
     Resampling,
     counts_of,
@@ -42,6 +43,9 @@ from bedplate.ops.shape.views import reshape
 
 # places of one item at least: some microseconds of work
 LEAST_ELEMENTS = 4096
+LINE_BYTES = 64
+# rows are transposed while as many as a vector has lanes take no more than so many second caches
+MOST_TURNED = 2
 
 
 def _infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
@@ -82,12 +86,23 @@ def _lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = N
     block = min(max(-(-LEAST_ELEMENTS // inner), 1), count)
     blocks = -(-count // block)
     words = [x, out, blocks, block, taps, count, inner, *x.strides, rows, *rows.strides]
+    numbers: dict[str, Any] = {
+        "reads": [x.buffer, rows.buffer], "flops": 2.0 * taps * out.size,
+        "nbytes": float((x.size + out.size) * out.dtype.itemsize + rows.size * 8),
+        "name": "resample",
+    }  # fmt: skip
+    element = from_dtype(x.dtype)
+    lanes = host().lanes(element)
+    turned = -(-x.shape[1] * lanes * element.itemsize // LINE_BYTES) * LINE_BYTES
+    if inner == 1 and 2 * outer >= lanes and turned <= MOST_TURNED * cache_bytes(2):
+        scratch = builder.scratch(turned)
+        words += [scratch, turned // element.itemsize, outer, x.shape[1]]
+        builder.launch(resample_rows_kernel(element), words, -(-outer // lanes),
+                       writes=[out.buffer, scratch], **numbers)  # fmt: skip
+        return
     beside = inner > 1 and x.strides[2] == 1
-    builder.launch(
-        resample_kernel(from_dtype(x.dtype), beside), words, outer * blocks,
-        reads=[x.buffer, rows.buffer], writes=[out.buffer], flops=2.0 * taps * out.size,
-        nbytes=float((x.size + out.size) * out.dtype.itemsize + rows.size * 8), name="resample",
-    )  # fmt: skip
+    builder.launch(resample_kernel(element, beside), words, outer * blocks, writes=[out.buffer],
+                   **numbers)  # fmt: skip
 
 
 def _flops(inputs: Any, output: Any, attributes: Attributes) -> float:
@@ -122,6 +137,8 @@ RESAMPLE = register(
             _sample(2, 2, Resampling("nearest-exact", 3, 8, transposed=True)),
             _sample(1, 4, Resampling("linear", 3, 5, align=True, transposed=True)),
             _sample(0, 2, Resampling("linear", 3, 5)),
+            _sample(19, 1, Resampling("cubic", 5, 19)),
+            _sample(33, 1, Resampling("linear", 18, 7, transposed=True)),
         ),
         doc="Weighted sums of places along the middle axis, by a table and its transpose.",
     )
@@ -242,7 +259,9 @@ def interpolate(
         refuse(DTypeError, "interpolate", f"mode {mode!r} is for floats", {"x": x},
                "cast first: x.astype(bp.float32)")  # fmt: skip
     y = wide(x) if x.dtype.is_float else x
-    for axis, (count, factor) in enumerate(zip(sizes, factors, strict=True), 2):
+    # what shrinks comes first, then the last axis, whose rows are transposed: fewer of them so
+    for axis in sorted(range(2, len(x.shape)), key=lambda i: (sizes[i - 2] / x.shape[i], -i)):
+        count, factor = sizes[axis - 2], factors[axis - 2]
         how = Resampling(kind, x.shape[axis], count, factor, bool(align_corners), antialias)
         if count != x.shape[axis] or factor not in (None, 1.0):
             y = _along(y, axis, how)
