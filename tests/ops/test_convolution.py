@@ -45,6 +45,11 @@ PATHS = [
     (3, 1, 15, 9, 40, 3, 1, 1, 1), (5, 1, 2, 7, 7, 3, 1, 1, 1), (4, 4, 8, 12, 12, 3, 1, 1, 2),
     (8, 2, 30, 14, 14, 3, 2, 1, 1), (3, 1, 20, 33, 50, 7, 2, 3, 1), (6, 1, 5, 9, 9, 1, 1, 0, 1),
     (6, 3, 6, 9, 9, 1, 3, 0, 1), (2, 1, 1, 6, 130, 2, 3, 2, 3), (40, 1, 29, 4, 4, 3, 1, 1, 1),
+    # channels side by side: one to three vectors of them, steps, groups, small images
+    (20, 1, 40, 5, 9, 3, 1, 1, 1), (16, 1, 16, 7, 5, 3, 2, 1, 1), (64, 2, 60, 6, 7, 2, 1, 0, 2),
+    (33, 1, 64, 2, 3, 3, 1, 1, 1), (256, 1, 30, 3, 3, 1, 1, 1, 1),
+    # depthwise, rows in one piece
+    (4, 4, 4, 9, 40, 3, 1, 1, 1), (3, 3, 3, 1, 17, 5, 1, 2, 1), (2, 2, 2, 21, 16, 2, 1, 1, 1),
 ]  # fmt: skip
 
 
@@ -82,17 +87,51 @@ def test_gradients_of_all_paths_are_transposes(path: Any) -> None:
     assert abs((w * dw).sum().item() - wanted) < 1e-12 * scale
 
 
-def test_bits_do_not_depend_on_the_number_of_threads() -> None:
-    x, w = floats(1, 3, 20, 17, 31).astype(np.float32), floats(2, 30, 10, 3, 3).astype(np.float32)
+# (channels, groups, out, stride): over positions, over channels, depthwise
+KINDS = [(20, 2, 30, 2), (32, 1, 48, 1), (32, 1, 48, 2), (6, 6, 6, 1)]
+
+
+def value_and_gradients(x: Any, w: Any, kind: tuple[int, ...]) -> list[Any]:
+    a, b = bp.tensor(x, requires_grad=True), bp.tensor(w, requires_grad=True)
+    y = bp.conv2d(a, b, stride=kind[3], padding=1, groups=kind[1])
+    (y * y).sum().backward()
+    assert a.grad is not None and b.grad is not None
+    return [v.numpy() for v in (y.detach(), a.grad, b.grad)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_bits_do_not_depend_on_the_number_of_threads(kind: Any) -> None:
+    channels, groups, out, _ = kind
+    x = floats(1, 3, channels, 17, 31).astype(np.float32)
+    w = floats(2, out, channels // groups, 3, 3).astype(np.float32)
     found = []
     for threads in (1, 2, 3):
         with bp.config(num_threads=threads):
-            a, b = bp.tensor(x, requires_grad=True), bp.tensor(w, requires_grad=True)
-            y = bp.conv2d(a, b, stride=2, padding=1, groups=2)
-            (y * y).sum().backward()
-            assert a.grad is not None and b.grad is not None
-            found.append([v.numpy().tobytes() for v in (y.detach(), a.grad, b.grad)])
+            found.append([v.tobytes() for v in value_and_gradients(x, w, kind)])
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_an_image_has_the_same_bits_alone_and_in_a_batch(kind: Any) -> None:
+    channels, groups, out, _ = kind
+    x = floats(1, 5, channels, 5, 7).astype(np.float32)
+    w = floats(2, out, channels // groups, 3, 3).astype(np.float32)
+    together, alone = (value_and_gradients(v, w, kind)[:2] for v in (x, x[3:4]))
+    for one, several in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(one, several[3:4])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_kernels_touch_nothing_outside_their_buffers(kind: Any) -> None:
+    channels, groups, out, _ = kind
+    w = floats(2, out, channels // groups, 3, 3).astype(np.float32)
+    for shape in ((1, 1), (2, 3), (5, 33)):
+        x = floats(1, 2, channels, *shape).astype(np.float32)
+        plain = value_and_gradients(x, w, kind)
+        with bp.config(check=True):
+            checked = value_and_gradients(x, w, kind)
+        for a, b in zip(plain, checked, strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_same_keeps_the_sizes_with_the_greater_half_last() -> None:
