@@ -45,12 +45,9 @@ from bedplate.tensor import (
     asarray,
     broadcast_shapes,
     can_cast,
-    check_operation,
-    detect_nan,
     e,
     empty,
     enable_grad,
-    explain,
     eye,
     finfo,
     from_dlpack,
@@ -88,8 +85,11 @@ from bedplate.tensor.functions import *
 
 if TYPE_CHECKING:
     from bedplate import data, inspect, kernel, memory, nn, olmo, optim
+    from bedplate.compiler.explain import explain
     from bedplate.inspect import profile
     from bedplate.tensor import fft, linalg, special
+    from bedplate.tensor.check_operation import check_operation
+    from bedplate.tensor.detect import detect_nan
 
 __version__ = "0.1.0"
 

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 
@@ -58,11 +57,10 @@ class Setting:
 
 def _default_cache() -> str:
     """The user's cache folder; nowhere for a user without a home, as in some containers."""
-    try:
-        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:
-        return ""
-    return str(place / "bedplate")
+    home = os.path.expanduser("~")  # as it is where there is none
+    beside = os.path.join(home, ".cache") if home != "~" else ""
+    place = os.environ.get("XDG_CACHE_HOME") or beside
+    return os.path.join(place, "bedplate") if place else ""
 
 
 # how sums are accumulated; "": in the dtype itself, float16 and bfloat16 in float32

@@ -1,15 +1,25 @@
-"""Parts of the package that are imported when they are first named, so that `import bedplate`
-stays quick for a script that does not need them."""
+"""What is imported when it is first used, so that `import bedplate` stays quick: parts that a
+script may never name, the compiler, which the first value calls, and kernels, which the first use
+of their op calls.
+
+Everywhere else imports stand at the top of a module, where tools see them. Here nothing runs in a
+caller's module: what is deferred is named by its whole name, and tests import every one.
+"""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 # names of the top level that such a part defines
-NAMES = {"kaiming_init": "nn", "profile": "inspect"}
+NAMES = {
+    "check_operation": "tensor.check_operation", "detect_nan": "tensor.detect",
+    "explain": "compiler.explain", "kaiming_init": "nn", "profile": "inspect",
+}  # fmt: skip
 SPACES = ("fft", "linalg", "special")  # functions of the tensor floor under a name of their own
 PARTS = ("cli", "compiler", "data", "inspect", "kernel", "memory", "nn", "olmo", "optim")
+DEFERRED: list[tuple[str, str]] = []  # (module, name, or "" for the whole module)
 
 
 def __getattr__(name: str) -> Any:
@@ -21,3 +31,40 @@ def __getattr__(name: str) -> Any:
     if name in NAMES:
         return getattr(importlib.import_module(f"bedplate.{NAMES[name]}"), name)
     raise AttributeError(f"module 'bedplate' has no attribute {name!r}")
+
+
+class Later:
+    """A module that is imported when something of it is first used; each use costs 0.5 us.
+
+    >>> json = Later("json")
+    >>> json.loads("[1]")
+    [1]
+    """
+
+    def __init__(self, module: str) -> None:
+        DEFERRED.append((module, ""))
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._module), name)
+
+
+def deferred(module: str, name: str) -> Callable[..., Any]:
+    """Function `name` of a module that is imported at its first call; each costs 0.1 us more.
+
+    >>> dumps = deferred("json", "dumps")
+    >>> dumps([1])
+    '[1]'
+    """
+    DEFERRED.append((module, name))
+    known: Callable[..., Any] | None = None
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        nonlocal known
+        function = known
+        if function is None:
+            function = known = getattr(importlib.import_module(module), name)
+        return function(*arguments, **named)
+
+    call.__name__ = call.__qualname__ = name
+    return call

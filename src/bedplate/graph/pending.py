@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from pathlib import Path
 from typing import Any, Protocol
 
 from bedplate.graph.node import Node
@@ -19,7 +18,7 @@ from bedplate.observer import hooks
 # the pending list is compared with its bound each time it has grown by this many nodes
 CHECK_EVERY = 64
 # as the code objects of this package spell it: links and relative paths are left alone
-PACKAGE = str(Path((lambda: None).__code__.co_filename).parents[1]) + os.sep
+PACKAGE = os.path.dirname(os.path.dirname((lambda: None).__code__.co_filename)) + os.sep
 
 
 class Watcher(Protocol):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from bedplate.kernel import cache, checks, codegen
+from bedplate.kernel import checks, codegen
 from bedplate.kernel.arguments import Convention
 from bedplate.kernel.target import Target
+from bedplate.later import Later
 from bedplate.observer import hooks
+
+cache: Any = Later("bedplate.kernel.cache")
 
 
 class Compiled:

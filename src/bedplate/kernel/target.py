@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import platform
 from dataclasses import dataclass
-from pathlib import Path
 
 from bedplate.config import config
 from bedplate.errors import KernelError
@@ -79,7 +78,8 @@ def _vector_bits() -> int:
     if machine in ("aarch64", "arm64"):
         return 128
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        with open("/proc/cpuinfo") as file:
+            text = file.read()
         flags = set(text[text.index("\nflags") :].split("\n", 2)[1].split())
     except (OSError, ValueError):
         features = binding().get_host_cpu_features()

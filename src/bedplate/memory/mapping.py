@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from pathlib import Path
 
 from bedplate.memory.classes import ALIGNMENT, HUGE_PAGE_BYTES, round_up
 
@@ -59,7 +58,8 @@ def machine_bytes() -> int:
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
-            found.append(int(Path(file).read_text()))
+            with open(file) as text:
+                found.append(int(text.read()))
         except (OSError, ValueError):  # absent, or "max"
             continue
     return min(found) if found else 1 << 62

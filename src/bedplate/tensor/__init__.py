@@ -14,9 +14,7 @@ from bedplate.autograd import (
     value_and_grad,
     vjp,
 )
-from bedplate.compiler.explain import explain
 from bedplate.tensor import functions, random
-from bedplate.tensor.check_operation import check_operation
 from bedplate.tensor.creation import (
     arange,
     asarray,
@@ -38,7 +36,6 @@ from bedplate.tensor.data_types import (
     isdtype,
     result_type,
 )
-from bedplate.tensor.detect import detect_nan
 from bedplate.tensor.files import load, save
 from bedplate.tensor.functions import *
 from bedplate.tensor.jit import jit
@@ -68,12 +65,9 @@ __all__ = [
     "asarray",
     "broadcast_shapes",
     "can_cast",
-    "check_operation",
-    "detect_nan",
     "e",
     "empty",
     "enable_grad",
-    "explain",
     "eye",
     "finfo",
     "from_dlpack",

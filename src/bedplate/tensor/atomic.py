@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bedplate.errors import CheckpointError
+from bedplate.later import Later
 
+secrets: Any = Later("secrets")
 PathLike = str | os.PathLike[str]
 LARGEST_TEXT = 1 << 26  # bytes; the largest published tokenizers take 1 << 25
 

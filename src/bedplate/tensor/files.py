@@ -17,8 +17,6 @@ import ast
 import itertools
 import os
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,12 +25,15 @@ import numpy as np
 
 from bedplate.dtypes import as_dtype
 from bedplate.errors import CheckpointError, DTypeError
+from bedplate.later import Later
 from bedplate.memory import readable
 from bedplate.memory.mapping import machine_bytes
-from bedplate.tensor import safetensors
 from bedplate.tensor.atomic import PathLike, replacing, require_regular
 from bedplate.tensor.tensor import Tensor
 
+safetensors: Any = Later("bedplate.tensor.safetensors")
+zipfile: Any = Later("zipfile")
+zlib: Any = Later("zlib")
 ENDINGS = (".safetensors", ".npy", ".npz")
 # a compressed archive may not claim more than this: deflate reaches 1032 to 1
 LARGEST_RATIO = 1032

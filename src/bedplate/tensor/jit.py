@@ -18,18 +18,28 @@ import functools
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bedplate.compiler.explain import schedule_text
 from bedplate.config import settings_of
 from bedplate.devices.device import current_device
 from bedplate.errors import CaptureError
 from bedplate.graph.pending import LOCAL
+from bedplate.later import Later
 from bedplate.tensor.arguments import Guard, described, guard_of, history, rebuilt, sharing
-from bedplate.tensor.capturing import Recording, placeholders, record
-from bedplate.tensor.outside import Names
-from bedplate.tensor.replay import Replay
 from bedplate.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from bedplate.compiler import explain as explaining
+    from bedplate.tensor import capturing, outside
+    from bedplate.tensor import replay as replaying
+    from bedplate.tensor.capturing import Recording
+    from bedplate.tensor.outside import Names
+    from bedplate.tensor.replay import Replay
+else:
+    explaining = Later("bedplate.compiler.explain")
+    capturing = Later("bedplate.tensor.capturing")
+    outside = Later("bedplate.tensor.outside")
+    replaying = Later("bedplate.tensor.replay")
 
 MAX_CAPTURES = 16  # of one specialisation that never comes out the same twice
 MAX_SPECIALISATIONS = 64
@@ -159,7 +169,7 @@ class Captured:
             for replay, _ in found.replays:
                 plan = replay.captured.plan
                 parts.append(f"{self._name} for {_shown(key)}:")
-                parts.append(schedule_text(plan.regions, plan.arena_bytes))
+                parts.append(explaining.schedule_text(plan.regions, plan.arena_bytes))
         return "\n".join(parts) or f"{self._name}: nothing is replayed yet"
 
     @property
@@ -174,16 +184,16 @@ class Captured:
         arguments: Any,
         named: Any,
     ) -> Any:
-        names = Names(self.function)
+        names = outside.Names(self.function)
         made = self._recorded(tensors, {}, arguments, named)
         if any(node.device.name == "reference" for node in made.roots):
             found.captures = MAX_CAPTURES  # there is nothing to plan: each op runs by itself
             self._log.append(f"{self._name}: on the reference device; it runs uncaptured")
             return self.function(*arguments, **named)
-        replay = Replay(made, tensors)
+        replay = replaying.Replay(made, tensors)
         met = replay.meets(tensors)
         if met:  # an argument that the function knows by another name too: as itself
-            replay = Replay(self._recorded(tensors, met, arguments, named), tensors, met)
+            replay = replaying.Replay(self._recorded(tensors, met, arguments, named), tensors, met)
         names.drop_changed()
         self._note(key, found, replay)
         result = replay.run(tensors)
@@ -194,11 +204,11 @@ class Captured:
         self, tensors: list[Tensor], met: dict[int, Tensor], arguments: Any, named: Any
     ) -> Recording:
         """What the function does; the arguments in `met` are passed as they are."""
-        stand_ins = [met.get(i, t) for i, t in enumerate(placeholders(tensors))]
+        stand_ins = [met.get(i, t) for i, t in enumerate(capturing.placeholders(tensors))]
         rest = iter(stand_ins)
         call_arguments = rebuilt(arguments, rest)
         call_named = rebuilt(named, rest)
-        made = record(lambda: self.function(*call_arguments, **call_named), stand_ins)
+        made = capturing.record(lambda: self.function(*call_arguments, **call_named), stand_ins)
         _check_gradients(made, tensors)
         return made
 

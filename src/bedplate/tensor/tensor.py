@@ -25,6 +25,7 @@ from bedplate.dtypes import DType, as_dtype, rounded
 from bedplate.errors import DTypeError, GradientError, ShapeError
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node, Shape, raise_mixed_devices
 from bedplate.graph.pending import CHECK_EVERY, LOCAL, user_site
+from bedplate.later import deferred
 from bedplate.memory import ForeignBlock
 from bedplate.ops.build import number
 from bedplate.ops.leaves import buffer
@@ -33,12 +34,12 @@ from bedplate.tensor.assignment import Assignment
 from bedplate.tensor.data import to_array
 from bedplate.tensor.functions import Methods
 from bedplate.tensor.interchange import Interchange
-from bedplate.tensor.notebook import tensor_html
 from bedplate.tensor.standard import Standard
 from bedplate.tensor.text import tensor_text
 from bedplate.tensor.transfer import Transfer
 from bedplate.tensor.values import array_of, compute, flush_if_large, leaf_node
 
+tensor_html = deferred("bedplate.tensor.notebook", "tensor_html")
 _new = object.__new__
 _adding = threading.RLock()  # two threads may add to the gradient of one leaf
 

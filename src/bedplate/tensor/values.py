@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.compiler.realise import realise
 from bedplate.config import config
 from bedplate.devices.device import Device
 from bedplate.dtypes import as_dtype
 from bedplate.graph.node import Node
 from bedplate.graph.pending import LOCAL, ThreadState, user_site
+from bedplate.later import deferred
 from bedplate.memory import ForeignBlock, allocate
 from bedplate.ops.leaves import buffer
 
+realise = deferred("bedplate.compiler.realise", "realise")
 MEBIBYTE = 1 << 20
 # up to here a copy by way of bytes is quicker than a NumPy view of the block, which takes 4 us
 SMALL_BYTES = 1 << 14

@@ -25,7 +25,6 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from bedplate.config import config, settings_of
@@ -45,7 +44,8 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         count = len(os.sched_getaffinity(0))
     with contextlib.suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        with open("/sys/fs/cgroup/cpu.max") as text:
+            quota, period = text.read().split()
         count = min(count, max(1, round(int(quota) / int(period))))
     return count
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,9 @@ import numpy as np
 from bedplate.kernel.instructions.arithmetic import constant, meaning, numeric, suffix
 from bedplate.kernel.instructions.operation import define
 from bedplate.kernel.types import Type, boolean, i32, i64, with_element
+from bedplate.later import Later
+
+fractions: Any = Later("fractions")
 
 
 def _compare(float_op: str, integer_op: str) -> Any:
@@ -133,23 +135,27 @@ def _exact_fma(a: Any, b: Any, c: Any) -> float:
     plain = a * b + c
     if not (np.isfinite(a) and np.isfinite(b) and np.isfinite(c)):
         return plain
-    exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+    exact = _fraction(a) * _fraction(b) + _fraction(c)
     if exact == 0:
         return plain if a == 0 or b == 0 else kind(0.0)
     return kind(_round_fraction(exact, 24 if kind is np.float32 else 53))
 
 
-def _round_fraction(exact: Fraction, digits: int) -> float:
+def _fraction(value: Any) -> Any:
+    return fractions.Fraction(float(value))
+
+
+def _round_fraction(exact: Any, digits: int) -> float:
     """The nearest float with `digits` binary digits, ties to even, subnormals included."""
     sign, exact = (-1.0, -exact) if exact < 0 else (1.0, exact)
     exponent = exact.numerator.bit_length() - exact.denominator.bit_length()
-    if exact < Fraction(2) ** exponent:
+    if exact < _fraction(2) ** exponent:
         exponent -= 1
     least = -149 if digits == 24 else -1074
     unit = max(exponent - digits + 1, least)
-    whole = round(exact / Fraction(2) ** unit)
+    whole = round(exact / _fraction(2) ** unit)
     try:
-        return sign * float(whole * Fraction(2) ** unit)
+        return sign * float(whole * _fraction(2) ** unit)
     except OverflowError:
         return sign * float("inf")
 

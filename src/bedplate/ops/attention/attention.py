@@ -15,8 +15,8 @@ import numpy as np
 from bedplate.dtypes import FLOATS, DType, float32, float64, int64
 from bedplate.errors import DTypeError, GradientError, ShapeError
 from bedplate.graph.node import Attributes, Shape
+from bedplate.later import deferred
 from bedplate.ops.attention.backward import ATTENTION_BACKWARD, pair_flops, weights
-from bedplate.ops.attention.lower import lower_forward
 from bedplate.ops.build import Value, promoted
 from bedplate.ops.record import Cost, Op, apply, register
 from bedplate.ops.refusal import refuse
@@ -82,7 +82,7 @@ ATTENTION = register(
         reference=_reference,
         gradient=attention_gradient,
         cost=Cost("4 D flops a pair that sees each other; inputs and output once", pair_flops(4)),
-        lower=lower_forward,
+        lower=deferred("bedplate.ops.attention.lower", "lower_forward"),
         n_outputs=2,
         dtypes=FLOATS,
         samples=tuple(

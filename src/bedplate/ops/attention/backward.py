@@ -8,7 +8,7 @@ import numpy as np
 
 from bedplate.dtypes import FLOATS, DType
 from bedplate.graph.node import Attributes, Shape
-from bedplate.ops.attention.lower import lower_backward
+from bedplate.later import deferred
 from bedplate.ops.attention.second import second_gradient
 from bedplate.ops.record import Cost, Op, register
 
@@ -81,7 +81,7 @@ ATTENTION_BACKWARD = register(
         reference=reference,
         gradient=second_gradient,
         cost=Cost("10 D flops a pair that sees each other", pair_flops(10)),
-        lower=lower_backward,
+        lower=deferred("bedplate.ops.attention.lower", "lower_backward"),
         n_outputs=3,
         dtypes=FLOATS,
         doc="The gradients of attention by queries, keys and values.",

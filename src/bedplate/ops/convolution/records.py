@@ -24,8 +24,8 @@ import numpy as np
 from bedplate.dtypes import FLOATS, DType
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
+from bedplate.later import deferred
 from bedplate.ops.build import Value
-from bedplate.ops.convolution.lower import lower_by_input, lower_by_weight, lower_forward
 from bedplate.ops.convolution.windows import Pairs, space_names, window_count
 from bedplate.ops.elementwise import widened
 from bedplate.ops.record import Cost, Op, Sample, apply, register
@@ -264,7 +264,7 @@ CONVOLUTION = register(
         reference=widened(_reference),
         gradient=convolution_gradient,
         cost=Cost("2 C / groups taps flops an output; inputs and output once", _flops),
-        lower=lower_forward,
+        lower=deferred("bedplate.ops.convolution.lower", "lower_forward"),
         dtypes=FLOATS,
         samples=_samples(""),
         doc="Sums of an input times weights in a window that moves over it.",
@@ -278,7 +278,7 @@ CONVOLUTION_BY_INPUT = register(
         reference=widened(_by_input_reference),
         gradient=by_input_gradient,
         cost=Cost("2 O / groups taps flops an element of x", _flops),
-        lower=lower_by_input,
+        lower=deferred("bedplate.ops.convolution.lower", "lower_by_input"),
         dtypes=FLOATS,
         samples=_samples("x"),
         doc="The gradient of a convolution by its input: the transposed convolution.",
@@ -292,7 +292,7 @@ CONVOLUTION_BY_WEIGHT = register(
         reference=widened(_by_weight_reference),
         gradient=by_weight_gradient,
         cost=Cost("2 positions flops an element of the weight", _weight_flops),
-        lower=lower_by_weight,
+        lower=deferred("bedplate.ops.convolution.lower", "lower_by_weight"),
         dtypes=FLOATS,
         samples=_samples("weight"),
         doc="The gradient of a convolution by its weights.",

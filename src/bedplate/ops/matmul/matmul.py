@@ -16,13 +16,12 @@ import numpy as np
 from bedplate.dtypes import COMPLEX, FLOATS, INTEGERS, DType
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
+from bedplate.later import deferred
 from bedplate.ops.build import Value, as_type, promoted, sum_to
 from bedplate.ops.complex_numbers.parts import conj
 from bedplate.ops.elementwise import NARROW_FLOATS
-from bedplate.ops.matmul.lower import lower
 from bedplate.ops.record import Cost, Op, apply, register
 from bedplate.ops.reduction.accumulate import COMPENSATED, accumulating, accumulation
-from bedplate.ops.reduction.compensated import lower_product
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats, integers
 from bedplate.ops.shape.views import broadcast_to, matrix_transpose, reshape
@@ -111,7 +110,7 @@ MATMUL = register(
         reference=matmul_reference,
         gradient=matmul_gradient,
         cost=Cost("2 M N K flops a product; inputs and output once", product_flops(2)),
-        lower=lower,
+        lower=deferred("bedplate.ops.matmul.lower", "lower"),
         epilogue=True,
         dtypes=INTEGERS + FLOATS + COMPLEX,
         samples=(
@@ -163,7 +162,7 @@ COMPENSATED_MATMUL = register(
         reference=_compensated_reference,
         gradient=compensated_matmul_gradient,
         cost=Cost("10 M N K flops a product", product_flops(10)),
-        lower=lower_product,
+        lower=deferred("bedplate.ops.reduction.compensated", "lower_product"),
         dtypes=FLOATS + COMPLEX,
         samples=(
             floats((1, 3, 4), (1, 4, 5)),

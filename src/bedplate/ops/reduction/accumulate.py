@@ -31,10 +31,10 @@ from bedplate.dtypes import (
 )
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Node, Shape
+from bedplate.later import deferred
 from bedplate.ops.build import Value, as_type
 from bedplate.ops.elementwise import parted
 from bedplate.ops.record import Op, apply, each_element, refuse_foreign, register
-from bedplate.ops.reduction.compensated import lower_sum
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats
 from bedplate.ops.shape.views import broadcast_to, moveaxis, reshape
@@ -117,7 +117,7 @@ COMPENSATED_SUM = register(
         reference=parted(_reference),
         gradient=compensated_sum_gradient,
         cost=each_element(7, "7 flops an element; input and output once"),
-        lower=lower_sum,
+        lower=deferred("bedplate.ops.reduction.compensated", "lower_sum"),
         by_parts=True,
         dtypes=FLOATS,
         samples=(

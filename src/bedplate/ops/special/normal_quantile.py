@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Any
 
 import numpy as np
 
 from bedplate import kernel as language
 from bedplate.kernel import maths
+from bedplate.later import Later
 from bedplate.ops.build import Value
 from bedplate.ops.elementwise import in_float32, unary
 from bedplate.ops.pointwise.arithmetic import multiply
@@ -61,13 +61,14 @@ FAR = (
 CENTRE_WIDTH, CENTRE_SQUARE = 0.425, 0.180625
 NEAR_SHIFT, FAR_SHIFT = 1.6, 5.0
 
-_exact = statistics.NormalDist().inv_cdf
+statistics: Any = Later("statistics")
 
 
 def _reference(p: Any) -> Any:
     inside = (p > 0) & (p < 1)
     ends = np.where(p == 0, -np.inf, np.where(p == 1, np.inf, np.nan))
-    result = np.array([_exact(float(v)) for v in np.where(inside, p, 0.5).reshape(-1)])
+    exact = statistics.NormalDist().inv_cdf
+    result = np.array([exact(float(v)) for v in np.where(inside, p, 0.5).reshape(-1)])
     return np.where(inside, result.reshape(p.shape), ends)
 
 
