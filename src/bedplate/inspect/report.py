@@ -16,17 +16,19 @@ from bedplate.inspect import text, trace
 from bedplate.inspect.launches import TaskTimes
 from bedplate.inspect.ledger import KINDS, Share
 from bedplate.inspect.limits import Machine, measure
-from bedplate.inspect.places import BACKWARD, FORWARD, OPTIMISER, module_of, phase_of, shown_line
+from bedplate.inspect.places import module_of, phase_of, shown_line
 from bedplate.inspect.recorder import Recording, Span
 from bedplate.inspect.stamps import StampedPlan
 from bedplate.inspect.verdict import Verdict, Work, judge
 
 NO_MODULE = "(no module)"
+Key = tuple[str, tuple[str, ...], tuple[str, ...]]  # of a row: name, lines, phases
+Times = tuple[StampedPlan, int, TaskTimes]  # a plan, the number of a task of it, its launches
 
 
 @dataclass
 class KernelRow:
-    """All launches of one kernel that come from the same lines.
+    """All launches of one kernel that come from the same lines, in the same phase.
 
     seconds   on the clock, over all launches; median_seconds of one
     nbytes    of all launches: each input read once, each output written once
@@ -34,6 +36,7 @@ class KernelRow:
     several   workers shared it
     lines     `file:line` of what it computes; a fused kernel has several
     modules   paths of the modules that they ran in
+    phases    of the step: "forward", "backward", "optimiser"
     """
 
     name: str
@@ -46,6 +49,7 @@ class KernelRow:
     verdict: Verdict
     lines: list[str]
     modules: list[str]
+    phases: list[str]
 
 
 @dataclass
@@ -181,26 +185,24 @@ def sites_of(task: Task) -> list[Any]:
     return [site for part in (task.parts or (task,)) for site in part.sites]
 
 
-def _timed(recording: Recording) -> Iterator[tuple[StampedPlan, int, TaskTimes]]:
+def _timed(recording: Recording) -> Iterator[Times]:
     for (plan, task), times in recording.tasks.items():
         yield recording.plans[plan], task, times
 
 
 def _kernels(recording: Recording, machine: Machine) -> list[KernelRow]:
-    rows: dict[Any, list[tuple[StampedPlan, int, TaskTimes]]] = {}
+    rows: dict[Key, list[Times]] = {}
     for stamped, number, times in _timed(recording):
         task = stamped.tasks[number]
-        lines = tuple(dict.fromkeys(shown_line(site) for site in sites_of(task)))
-        rows.setdefault((task.name, lines), []).append((stamped, number, times))
-    return [_kernel_row(name, lines, found, machine) for (name, lines), found in rows.items()]
+        sites = sites_of(task)
+        lines = tuple(dict.fromkeys(map(shown_line, sites)))
+        phases = tuple(dict.fromkeys(map(phase_of, sites)))
+        rows.setdefault((task.name, lines, phases), []).append((stamped, number, times))
+    return [_kernel_row(key, found, machine) for key, found in rows.items()]
 
 
-def _kernel_row(
-    name: str,
-    lines: tuple[str, ...],
-    found: list[tuple[StampedPlan, int, TaskTimes]],
-    machine: Machine,
-) -> KernelRow:
+def _kernel_row(key: Key, found: list[Times], machine: Machine) -> KernelRow:
+    name, lines, phases = key
     works, modules = [], {}
     for stamped, number, times in found:
         task = stamped.tasks[number]
@@ -223,6 +225,7 @@ def _kernel_row(
         judge(works, machine),
         list(lines),
         [module for module in modules if module],
+        list(phases),
     )
 
 
@@ -238,6 +241,7 @@ def _numpy_rows(recording: Recording) -> list[KernelRow]:
             name, len(spans), sum(s.seconds for s in spans),
             float(np.median([s.seconds for s in spans])), 0.0, 0.0, False, verdict, [line],
             [m for m in {module_of(s.site) for s in spans} if m],
+            list({phase_of(s.site) for s in spans}),
         )
         for (name, line), spans in rows.items()
     ]  # fmt: skip
@@ -322,6 +326,3 @@ def _seconds(spans: Iterable[Span]) -> float:
 
 def _within(span: Span, others: list[Span]) -> bool:
     return any(o.kind == "plan" and o.begin <= span.begin and span.end <= o.end for o in others)
-
-
-PHASES = (FORWARD, BACKWARD, OPTIMISER)

@@ -1,4 +1,4 @@
-"""The report as text: tables of at most a hundred columns, which a pipe takes as well."""
+"""The report as text: plain tables, for a terminal, a file or a pipe."""
 
 from __future__ import annotations
 
@@ -98,15 +98,15 @@ def _kernel_cells(row: KernelRow, total: float) -> tuple[str, ...]:
 
 
 def _origin(row: KernelRow) -> str:
-    """Source lines, and the modules with their numbers left out."""
+    """Source lines, phases, and the modules with their numbers left out."""
     lines = ", ".join(row.lines[:MAX_LINES]) or "unknown line"
     if len(row.lines) > MAX_LINES:
         lines += f" and {len(row.lines) - MAX_LINES} more"
     modules = list(dict.fromkeys(without_numbers(path) for path in row.modules))
-    if not modules:
-        return lines
-    more = f" and {len(modules) - 1} more" if len(modules) > 1 else ""
-    return f"{lines}   in {modules[0]}{more}"
+    if modules:
+        more = f" and {len(modules) - 1} more" if len(modules) > 1 else ""
+        lines += f"   in {modules[0]}{more}"
+    return f"{lines}   {' and '.join(row.phases)}"
 
 
 def _left_out(rows: Sequence[Any], total: float) -> list[str]:

@@ -190,6 +190,15 @@ def test_one_profile_at_a_time() -> None:
         pass
 
 
+def test_a_run_that_is_timed_already_is_not_profiled() -> None:
+    with (
+        config(debug=2),
+        pytest.raises(SettingError, match="config.debug=2 times each run itself"),
+        bp.profile(),
+    ):
+        pass
+
+
 def test_a_running_profile_has_no_numbers_yet() -> None:
     with bp.profile() as report:
         with pytest.raises(SettingError, match="kernels is known when the profile has ended"):
