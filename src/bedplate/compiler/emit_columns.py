@@ -23,6 +23,7 @@ from bedplate.compiler.program import (
     CheckedIndex,
     Load,
     Number,
+    Pattern,
     Position,
     Program,
     StagePlan,
@@ -39,6 +40,8 @@ from bedplate.compiler.reductions import (
     is_arg,
     join,
 )
+from bedplate.devices.cpu.caches import cache_bytes
+from bedplate.dtypes import int64
 from bedplate.errors import InternalError
 from bedplate.kernel import (
     any_of,
@@ -49,10 +52,12 @@ from bedplate.kernel import (
     gather,
     host,
     i1,
+    i32,
     i64,
     iota,
     load,
     loop,
+    prefetch,
     scatter,
     select,
     shuffle,
@@ -64,6 +69,8 @@ from bedplate.kernel import (
 
 # vectors in flight: enough to hide the latency of short chains, few enough for the registers
 UNROLL_BY_OPS = ((10, 4), (40, 2))
+# The stage with most arithmetic asks for the next row, if that takes this part of the second cache
+AHEAD = 4
 REDUCE_UNROLL = 2  # one for all, so that a sum does not depend on what it was fused with
 
 
@@ -78,11 +85,19 @@ class EmitterBase:
         self.program = program
         self.lanes = host().lanes(f32)  # for all dtypes: a sum has the same tree in every kernel
         self.plans = stage_plans(program)
+        self.busiest = max(
+            range(len(self.plans)), key=lambda i: self._weight(self.plans[i]) if i else -1
+        )
         self.env: dict[int, Any] = {}
         self.item = self.block = self.row = self.position = constant(i64, 0)
         self.columns: tuple[Any, Any] = (self.item, self.item)
         self.scalars: dict[int, Any] = {}
         self._read_words(Words(args), worker)
+        self.ahead = self._steps_ahead()
+
+    def _weight(self, plan: StagePlan) -> int:
+        """Instructions of a stage for each vector."""
+        return sum(cost_of(self.program.values[i], self.program.values) for i in plan.compute)
 
     def _read_words(self, words: Words, worker: Any) -> None:
         program = self.program
@@ -114,6 +129,22 @@ class EmitterBase:
                 self.env[i] = read_number(value, words)
             elif isinstance(value, CheckedIndex):
                 self.sizes[i] = (words.integer(), words.integer())
+
+    def _steps_ahead(self) -> dict[int, Any]:
+        """For each access along a row that later stages walk again, how far the next row is.
+
+        0 if a row is so long that the next one would drive it out of the second cache.
+        """
+        if self.program.n_stages == 1 or self.program.n_row_dims == 0:
+            return {}
+        steps = {}
+        for value in self.program.values:
+            if isinstance(value, Load) and value.index is None:
+                access = self.access[value.access]
+                if access.pattern == Pattern(FULL, UNIT) and self.program.n_col_dims == 1:
+                    fits = self.col_sizes[-1] * value.dtype.itemsize <= cache_bytes(2) // AHEAD
+                    steps[value.access] = select(fits, access.row_strides[-1], constant(i64, 0))
+        return steps
 
     # run-time errors
 
@@ -223,9 +254,7 @@ class ColumnEmitter(EmitterBase):
     def _unroll(self, plan: StagePlan) -> int:
         if plan.reduces:
             return REDUCE_UNROLL
-        weight = 0
-        for i in plan.compute:
-            weight += cost_of(self.program.values[i], self.program.values)
+        weight = self._weight(plan)
         for bound, unroll in UNROLL_BY_OPS:
             if weight <= bound:
                 return unroll
@@ -261,6 +290,9 @@ class ColumnEmitter(EmitterBase):
             env[i] = load(self._kept(i, column), self.lanes, mask)
         for i in plan.compute:
             env[i] = self._full(i, env, column, mask, pointers)
+        if mask is None and plan is self.plans[self.busiest]:
+            for access, step in self.ahead.items():
+                prefetch(pointers[access] + (step + column), locality=2)
         for i in plan.keep:
             store(self._kept(i, column), env[i], mask)
         for i in plan.reduces:
@@ -283,10 +315,32 @@ class ColumnEmitter(EmitterBase):
                 splat(pointers[value.access], self.lanes) + here, register_type(value.dtype)
             )
         if isinstance(value, Apply):
-            return apply_op(value, [env[j] for j in value.inputs])
+            here = self._at_index(value, column, pointers)
+            return apply_op(value, [env[j] for j in value.inputs]) if here is None else here
         if isinstance(value, CheckedIndex):
             return self._checked(i, env[value.source], mask)
         raise InternalError(f"{value} is not computed at each element")
+
+    def _at_index(self, value: Apply, column: Any, pointers: dict[int, Any]) -> Any:
+        """Whether each lane is the one that an index of the row names: position == index.
+
+        Asked for the distance from here, which takes one comparison of 32 bits, not two of 64.
+        """
+        if value.op.name != "equal":
+            return None
+        for position, index in (value.inputs, value.inputs[::-1]):
+            place = self.program.values[position]
+            if (
+                isinstance(place, Position)
+                and place.dtype is int64
+                and self.program.patterns[place.access] == Pattern(FULL, UNIT)
+                and self.program.levels[index] != FULL
+            ):
+                distance = self.scalars[index] - (pointers[place.access] + column)
+                inside = (distance >= 0) & (distance < self.lanes)
+                lane = cast(select(inside, distance, constant(i64, -1)), i32)
+                return iota(i32, self.lanes) == splat(lane, self.lanes)
+        return None
 
     def _offsets(self, access: AccessWords, column: Any) -> Any:
         """Where the lanes stand, counted from the start of the columns."""

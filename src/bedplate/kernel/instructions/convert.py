@@ -120,8 +120,15 @@ def _cast_integer(lowering: Any, source: Type, target: Type, text: str) -> str:
 
 def _integer_to_float(lowering: Any, source: Type, target: Type, text: str) -> str:
     wide = with_element(target, f32) if target.is_narrow_float else target
-    op = "sitofp" if source.is_signed else "uitofp"
-    result = lowering.new(f"{op} {source.llvm} {text} to {wide.llvm}")
+    if source.bits == 1:
+        # one masked move, where a conversion first makes integers of the mask
+        one = _splat(wide, "1.0") if wide.lanes else "1.0"
+        zero = "zeroinitializer" if wide.lanes else "0.0"
+        kind = wide.llvm
+        result = lowering.new(f"select {source.llvm} {text}, {kind} {one}, {kind} {zero}")
+    else:
+        op = "sitofp" if source.is_signed else "uitofp"
+        result = lowering.new(f"{op} {source.llvm} {text} to {wide.llvm}")
     return narrow(lowering, target, result) if target.is_narrow_float else result
 
 

@@ -18,10 +18,9 @@ from bedplate.ops.elementwise import NARROW_FLOATS
 from bedplate.ops.pointwise.arithmetic import add, divide, multiply, square, subtract
 from bedplate.ops.pointwise.comparison import equal, isinf, logical_and, not_equal
 from bedplate.ops.pointwise.convert import checked_index, where
-from bedplate.ops.pointwise.exponential import exp
 from bedplate.ops.record import Op, apply, register
 from bedplate.ops.reduction.reduce import SUM, accumulator, sum_
-from bedplate.ops.reduction.softmax import LOGSUMEXP, log_softmax
+from bedplate.ops.reduction.softmax import LOGSUMEXP, log_softmax, shares
 from bedplate.ops.reduction.statistics import mean, wide
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import mixed
@@ -92,15 +91,14 @@ def cross_entropy_gradient(
     logits, targets = inputs
     rows = wide(logits)
     at_target, counts = _columns(logits, targets, ignore_index)
-    log_total = _logsumexp(rows)
-    shares = exp(subtract(rows, log_total))
+    share = shares(rows, (len(rows.shape) - 1,))
     if z_loss:
-        shares = multiply(shares, add(multiply(log_total, 2 * z_loss), 1))
+        share = multiply(share, add(multiply(_logsumexp(rows), 2 * z_loss), 1))
     grad = expand_dims(grad_out, -1) if reduction == "none" else grad_out
     if reduction == "mean":
         grad = divide(grad, sum_(as_type(counts, rows.dtype)))
     scale = where(counts, grad, number(grad, 0))
-    slope = subtract(shares, as_type(at_target, rows.dtype))
+    slope = subtract(share, as_type(at_target, rows.dtype))
     return as_type(multiply(slope, scale), logits.dtype), None
 
 

@@ -216,6 +216,14 @@ def _logsumexp_expand(inputs: tuple[Any, ...], attributes: Attributes) -> Any:
     return as_type(add(log(total), shift), x.dtype)
 
 
+def shares(x: Value, axes: Shape) -> Value:
+    """exp(x - logsumexp(x)) by way of the same exponentials, which are then computed once."""
+    rows = wide(x)
+    shift = _finite(apply(MAX, (rows,), {"axes": axes}))
+    e = exp(subtract(rows, shift))
+    return multiply(e, reciprocal(apply(SUM, (e,), {"axes": axes})))
+
+
 def _logsumexp_reference(x: Any, *, axes: Shape) -> Any:
     top = np.max(x.real, axis=axes, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0).astype(x.dtype)
