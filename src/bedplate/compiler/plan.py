@@ -25,18 +25,18 @@ from bedplate.compiler.memory_plan import plan_memory
 from bedplate.compiler.merge import merged_tasks
 from bedplate.compiler.passes.pipeline import Step, run_passes
 from bedplate.compiler.schedule import allow_overwriting, checked_regions, schedule
-from bedplate.config import config, settings_of
+from bedplate.config import config
 from bedplate.devices.cpu.runner import NativePlan, Slot, Task
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
 from bedplate.kernel.checks import watch
+from bedplate.kernel.staging import compile_together
 from bedplate.memory import allocate, allocate_all
 from bedplate.observer import hooks
 
 ARENA, ERRORS, FIRST_INPUT = 0, 1, 2
 ERROR_WORDS = 8
 LineOf = Callable[[Node], str]
-_settings = settings_of("check", "debug")
 _bits_of, _word_of = struct.Struct("d").pack, struct.Struct("q").unpack
 
 
@@ -86,6 +86,9 @@ class Plan:
     stops: list[tuple[int, list[HostTask]]] = field(default_factory=list)
     spare: list[Bound] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.has_host_tasks = any(tasks for _, tasks in self.stops)
+
     def run(
         self, inputs: Sequence[Any], scalars: Sequence[float], line: LineOf = Node.line
     ) -> list[Any]:
@@ -113,10 +116,9 @@ class Plan:
         for number in scalars:
             slots[position] = double_bits(number)
             position += 1
-        check, debug = _settings()
-        if check:
+        if config.check:
             self._run_watched(slots, [*inputs, *outputs, arena], errors, line)
-        elif self.stops or debug:
+        elif self.has_host_tasks or self.native.is_watched():
             self.launch(slots, errors, line)
         else:
             self.native.run_at(bound.address)
@@ -207,8 +209,10 @@ def compile_plan(
     granted = _granted(regions, wishes, results, lowering, final, access)
     arena_bytes = plan_memory(regions)
     n_slots = FIRST_INPUT + n_inputs + len(output_bytes) + n_scalars
-    native = NativePlan([_tasks(region) for region in regions], n_slots)
+    compile_together([x.kernel for region in regions for x in region if x.host is None])
     stops = _stops(regions, bool(granted))
+    checks = {number - 1: ERRORS for number, _ in stops}
+    native = NativePlan([_tasks(region) for region in regions], n_slots, checks)
     plan = Plan(
         native, n_inputs, n_scalars, output_bytes, results, arena_bytes, lowering.sites, regions,
         groups, steps, granted, stops,

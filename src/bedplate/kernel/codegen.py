@@ -36,6 +36,11 @@ _serial = itertools.count()
 @functools.cache
 def target_machine(target: Target) -> Any:
     """LLVM's code generator for a target."""
+    return new_machine(target)
+
+
+def new_machine(target: Target) -> Any:
+    """A code generator for one thread: it is changed while it works."""
     return (
         binding()
         .Target.from_triple(target.triple)
@@ -45,15 +50,15 @@ def target_machine(target: Target) -> Any:
     )
 
 
-def optimise(text: str, target: Target) -> Any:
+def optimise(text: str, machine: Any, context: Any = None) -> Any:
     """Parse LLVM text and run the passes.
 
-    raises InternalError if LLVM does not accept the text
+    context  of LLVM, one for each thread; None: the one that is used under `lock`
+    raises   InternalError if LLVM does not accept the text
     """
     llvm = binding()
-    machine = target_machine(target)
     try:
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, context)
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM does not accept a lowered kernel: {error}") from error
@@ -63,7 +68,7 @@ def optimise(text: str, target: Target) -> Any:
         optimised = str(module)
         repaired = repair(optimised)
         if repaired != optimised:
-            return llvm.parse_assembly(repaired)
+            return llvm.parse_assembly(repaired, context)
     return module
 
 
@@ -84,13 +89,15 @@ def _passes(text: str) -> Any:
 def make_object(text: str, target: Target) -> bytes:
     """The object file of an LLVM module."""
     with lock:
-        return target_machine(target).emit_object(optimise(text, target))
+        machine = target_machine(target)
+        return machine.emit_object(optimise(text, machine))
 
 
 def make_assembly(text: str, target: Target) -> str:
     """The assembly text of an LLVM module."""
     with lock:
-        return target_machine(target).emit_assembly(optimise(text, target))
+        machine = target_machine(target)
+        return machine.emit_assembly(optimise(text, machine))
 
 
 @functools.cache

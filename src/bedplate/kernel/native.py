@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from bedplate.kernel import checks, codegen
@@ -12,6 +13,7 @@ from bedplate.later import Later
 from bedplate.observer import hooks
 
 cache: Any = Later("bedplate.kernel.cache")
+together: Any = Later("bedplate.kernel.together")
 
 
 class Compiled:
@@ -61,6 +63,7 @@ class CheckedCompiled(Compiled):
 
 
 _loaded: dict[str, tuple[int, Any]] = {}
+_ahead: dict[str, Any] = {}  # objects that `make_ahead` made and nobody has asked for yet
 
 
 def load_code(text: str, symbol: str, target: Target) -> tuple[int, Any]:
@@ -70,12 +73,43 @@ def load_code(text: str, symbol: str, target: Target) -> tuple[int, Any]:
     with codegen.lock:
         found = _loaded.get(key)
         if found is None:
-            image = cache.read(key)
+            image = _ahead.pop(key, None) or cache.read(key)
             if image is None:
                 begin = time.perf_counter_ns()
                 image = codegen.make_object(text, target)
-                if hooks.generated is not None:
-                    hooks.generated(symbol, begin, time.perf_counter_ns())
-                cache.write(key, image)
+                _made(key, symbol, image, begin, time.perf_counter_ns())
             found = _loaded[key] = codegen.link(image, symbol)
     return found
+
+
+def make_ahead(texts: Iterable[tuple[str, str]], target: Target) -> None:
+    """Make the objects of several LLVM texts side by side, for `load_code` to find.
+
+    texts  (text, symbol); taken one by one while others are being made
+    """
+    with codegen.lock:
+        work = together.SideBySide(target)
+        symbols: dict[str, str] = {}
+        try:
+            for text, symbol in texts:
+                key = cache.key_of(text)
+                if key in _loaded or key in symbols:
+                    continue
+                symbols[key] = symbol
+                image = cache.read(key)
+                if image is None:
+                    work.add(key, text)
+                else:
+                    _ahead[key] = image
+        finally:
+            made = work.close()
+        for key, (image, begin, end) in made.items():
+            _ahead[key] = image
+            _made(key, symbols[key], image, begin, end)
+
+
+def _made(key: str, symbol: str, image: bytes, begin: int, end: int) -> None:
+    """Keep a new object, and tell whoever listens when it was made."""
+    if hooks.generated is not None:
+        hooks.generated(symbol, begin, end)
+    cache.write(key, image)

@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bedplate.config import config
@@ -23,7 +23,7 @@ from bedplate.kernel.ir import Program
 from bedplate.kernel.language.calls import call, check_symbols
 from bedplate.kernel.lower import lower, symbol_of
 from bedplate.kernel.machine import Watch, interpret
-from bedplate.kernel.native import CheckedCompiled, Compiled, load_code
+from bedplate.kernel.native import CheckedCompiled, Compiled, load_code, make_ahead
 from bedplate.kernel.target import Target, find_target, host
 from bedplate.kernel.trace import Tracer
 from bedplate.kernel.types import Type
@@ -47,6 +47,7 @@ class Kernel:
         self._site = (function.__code__, 0)
         self._types, self._result = _signature(self, function, names)
         self._ir: Program | None = None
+        self._text: str | None = None  # LLVM's, while the object is made
         self._compiled: Compiled | None = None
         self._checked: CheckedCompiled | None = None
         self._is_being_traced = False
@@ -137,7 +138,7 @@ class Kernel:
                 if self._compiled is None:
                     begin = time.perf_counter_ns()
                     self._compiled = self._compile_for(host())
-                    self._ir = None  # large; traced again if asked for
+                    self._ir = self._text = None  # large; traced again if asked for
                     if hooks.compiled is not None:
                         hooks.compiled(self.name, begin, time.perf_counter_ns())
         return self._compiled
@@ -149,11 +150,20 @@ class Kernel:
                 "  legal: assembly(target), llvm(target)"
             )
         convention = Convention(self.name, self.ir)
-        check_symbols(self.ir)
-        text = self.llvm(target)
+        text = self._checked_text(target)
         report.show(self, text)
         address, keep = load_code(text, symbol_of(self.name), target)
         return Compiled(self.name, address, keep, convention)
+
+    def _checked_text(self, target: Target) -> str:
+        """The LLVM text; that for this machine is kept until it is compiled."""
+        if self._text is not None and target is host():
+            return self._text
+        check_symbols(self.ir)
+        text = self.llvm(target)
+        if target is host():
+            self._text = text
+        return text
 
     def _compile_checked(self) -> Compiled:
         with codegen.lock:
@@ -184,6 +194,21 @@ class Kernel:
         if context.state.tracer is not None:
             return call(self, *args)
         return self.compile()(*args)
+
+
+def compile_together(kernels: Iterable[Kernel]) -> None:
+    """Compile several kernels as `compile` does, those that are in no cache side by side.
+
+    raises KernelError if a function breaks a rule of the language
+    """
+    with codegen.lock:
+        new = [each for each in dict.fromkeys(kernels) if each._compiled is None]
+        if len(new) > 1 and not config.check:
+            target = host()
+            texts = ((each._checked_text(target), symbol_of(each.name)) for each in new)
+            make_ahead(texts, target)
+        for each in new:
+            each.compile()
 
 
 def _check_function(function: Any) -> None:
