@@ -70,5 +70,5 @@ class Case:
 
     def suits(self, compiles: bool) -> bool:
         """Whether a peer that compiles (or is eager) may take part."""
-        mode = self.parameters.get("mode")
+        mode = self.parameters.get("calls")
         return mode is None or (mode == "jit") == compiles

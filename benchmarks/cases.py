@@ -128,16 +128,16 @@ IMAGE = [
     for end, more in BOTH.items()
 ]
 
-EAGER, JIT = {"mode": "eager"}, {"mode": "jit"}
+EAGER, JIT = {"calls": "eager"}, {"calls": "jit"}
 DISPATCH = [
     Case("dispatch/add8x8-eager", "add", EAGER, (SPINE,)),
     Case("dispatch/add8x8-jit", "add", JIT, (SPINE,)),
     Case("dispatch/add8x8-grad", "add_recorded", EAGER, (SPINE,)),
     Case("dispatch/build-op", "build_ops", {"ops": 1000, **EAGER}, divisor=1000),
     *(
-        Case(f"dispatch/mlp-step-{mode['mode']}", "mlp_step", {"batch": 32, **mode}, (SPINE,),
+        Case(f"dispatch/mlp-step-{name}", "mlp_step", {"batch": 32, **mode}, (SPINE,),
              tolerance=1e-3)
-        for mode in (EAGER, JIT)
+        for name, mode in (("eager", EAGER), ("jit", JIT))
     ),
 ]  # fmt: skip
 

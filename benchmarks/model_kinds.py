@@ -141,8 +141,8 @@ def _prefill_flops(p: Parameters) -> float:
     return 2.0 * (layers + c["hidden_size"] * c["vocab_size"])
 
 
-# bytes of one weight: int4 in groups of 32 with a scale of 16 bits, int8 with one a row
-WEIGHT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 32}
+# bytes of one weight: the whole numbers have a scale of 16 bits for each 32
+WEIGHT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1 + 2 / 32, "int4": 0.5 + 2 / 32}
 
 
 def _decode_moved(p: Parameters) -> tuple[float, float]:

@@ -21,7 +21,10 @@ as_arrays = torch_peer.as_arrays
 
 def _model(p: Any, dtype: str = "float32") -> Any:
     config = {key: value for key, value in p["config"].items() if key != "model_type"}
-    made = Olmo3Config(**config, attn_implementation="sdpa")
+    # `rope_theta` alone would hold for the layers without a window only
+    rope = {"rope_type": "default", "rope_theta": config.pop("rope_theta")}
+    kinds = {"sliding_attention": dict(rope), "full_attention": dict(rope)}
+    made = Olmo3Config(**config, rope_parameters=kinds, attn_implementation="sdpa")
     model = Olmo3ForCausalLM(made).to(getattr(torch, dtype))
     weights = olmo.random_weights(p["config"])
     with torch.no_grad():

@@ -50,7 +50,7 @@ def test_several_words_choose_what_each_chooses() -> None:
 
 
 def test_a_case_may_be_for_eager_peers_or_for_those_that_compile() -> None:
-    eager, jit = (case_of.Case("c", "add", {"mode": mode}) for mode in ("eager", "jit"))
+    eager, jit = (case_of.Case("c", "add", {"calls": mode}) for mode in ("eager", "jit"))
     assert (eager.suits(True), eager.suits(False)) == (False, True)
     assert (jit.suits(True), jit.suits(False)) == (True, False)
     assert CHAIN.suits(True) and CHAIN.suits(False)
