@@ -16,7 +16,6 @@ from bedplate.compiler.host import line_in, lines_of
 from bedplate.compiler.plan import ARENA, ERROR_WORDS, ERRORS, FIRST_INPUT, Plan, double_bits
 from bedplate.compiler.realise import find_plan, planning, project_outputs
 from bedplate.compiler.signature import Signature
-from bedplate.config import config
 from bedplate.graph.node import Node, topological_order
 from bedplate.memory import allocate
 
@@ -81,7 +80,7 @@ class CapturedPlan:
         if self._arena is None and plan.arena_bytes:
             arena = allocate(plan.arena_bytes)  # freed when this returns
             self.slots[ARENA] = arena.address
-        if plan.stops or config.debug:
+        if plan.has_host_tasks or plan.native.is_watched():
             plan.launch(self.slots, self._errors, self._line)
         else:
             plan.native.run_at(self._address)

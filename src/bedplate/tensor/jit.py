@@ -90,7 +90,7 @@ class _Specialisation:
     def replay(self, tensors: list[Tensor]) -> Replay | None:
         """The one that was captured under what holds now."""
         for replay, names in self.replays:
-            if replay.fits(tensors) and names.hold():
+            if (replay.fits_all or replay.fits(tensors)) and (not names.values or names.hold()):
                 return replay
         return None
 

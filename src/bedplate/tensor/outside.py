@@ -27,16 +27,16 @@ class Names:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._places = list(_places(function, set()))
-        self._values = [(place, place()) for place in self._places]
-        self._values = [(p, value) for p, value in self._values if isinstance(value, _WATCHED)]
+        self.values = [(place, place()) for place in self._places]
+        self.values = [(p, value) for p, value in self.values if isinstance(value, _WATCHED)]
 
     def drop_changed(self) -> None:
         """Forget the names that stand for something else by now: the function binds them."""
-        self._values = [(p, value) for p, value in self._values if _is_same(p(), value)]
+        self.values = [(p, value) for p, value in self.values if _is_same(p(), value)]
 
     def hold(self) -> bool:
         """Whether every name stands for what it stood for."""
-        for place, value in self._values:
+        for place, value in self.values:
             now = place()
             if now is not value and not _is_same(now, value):
                 return False

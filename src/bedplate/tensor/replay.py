@@ -71,6 +71,10 @@ class Replay:
         self._choose_places(made)
         self._note_outside(made)
         self.met = met or {}
+        self.fits_all = not (
+            self.expected or self.histories or self.outside or self.met or self.operations
+            or self.aliases
+        )  # fmt: skip
         self.key = (
             self.captured.key, made.constants, tuple(_name(owner) for _, owner in self.inputs),
             tuple((_name(owner), root) for owner, root in made.states),

@@ -5,19 +5,22 @@ caller of a plan (worker 0) walks the regions; a region that is worth it is open
 workers:
 
     caller                                  worker
-    chunk counter = 0                       spin on `epoch`, then sleep on it
+    counters of chunks = 0                  spin on `epoch`, then sleep on it
     gate += OPEN, epoch += 1, wake          gate += 1; if it was open, join
     take chunks until there are none        take chunks until there are none
     gate -= OPEN, wait until gate == 0      gate -= 1; the last one wakes the caller
 
-Chunks are taken by an atomic counter, and a region ends when the chunks are gone and everybody
+Each worker has a share of the chunks, side by side, and takes them by an atomic counter; then it
+takes what is left of the others' shares. So a worker meets the same rows in one region after
+another, and at each run, in its own caches. A region ends when the chunks are gone and everybody
 who joined has left. A worker that is late finds the gate closed: nobody waits for it, so an
 opened region is never slower than the caller alone but for the cost of opening.
 
 Records, as 64-bit words:
 
     plan     pool, regions, patches, number of patches, cost in ns of the regions worth sharing
-    region   tasks, number of tasks, number of chunks, cost in ns
+    region   tasks, number of tasks, number of chunks, cost in ns, slot of an address or -1: the run
+             ends behind the region if the word there is not 0
     task     function, args, items, first chunk, number of chunks
     patch    address of a word, slot, offset: word = slots[slot] + offset
     start    pool, index of the worker
@@ -55,6 +58,7 @@ from bedplate.kernel import (
     otherwise,
     pause,
     ptr,
+    select,
     store,
     var,
     when,
@@ -65,11 +69,13 @@ from bedplate.kernel import (
 
 # words of the pool
 EPOCH, SLEEPERS, GATE, CALLER_WAITS, STOP = 0, 1, 2, 3, 4  # i32
-REGION, NEXT_CHUNK, LIMIT, SPINS, BUSY = 5, 6, 7, 8, 9  # i64
-N_POOL_WORDS = 10
+REGION, LIMIT, SPINS, BUSY = 5, 6, 7, 8  # i64
+SHARES = 9  # i64, one for each worker: how many chunks of its share are taken
+MAX_WORKERS = 256
+N_POOL_WORDS = SHARES + MAX_WORKERS
 LINE_BYTES = 128  # two lines: the adjacent one is often prefetched along
 
-PLAN_WORDS, REGION_WORDS, TASK_WORDS, PATCH_WORDS, START_WORDS = 5, 4, 5, 3, 2
+PLAN_WORDS, REGION_WORDS, TASK_WORDS, PATCH_WORDS, START_WORDS = 5, 5, 5, 3, 2
 CALL_WORDS = 5
 
 OPEN = 1 << 20  # of the gate; the bits below count the workers inside
@@ -109,13 +115,24 @@ def _call_task(task: Value, begin: Any, end: Any, worker: Any) -> None:
 
 
 def _take_chunks(record: Value, region: Value, worker: Any) -> None:
-    """Run chunks of the open region until none is left."""
+    """Run chunks of the open region until none is left, those of the worker's own share first."""
+    n_chunks, shares = word_int(region, 2), load(_line64(record, LIMIT))
+    for turn in loop(shares):
+        number = worker + turn
+        share = select(number >= shares, number - shares, number)
+        first = share * n_chunks // shares
+        _take_share(record, region, worker, share, first, (share + 1) * n_chunks // shares)
+
+
+def _take_share(
+    record: Value, region: Value, worker: Any, share: Value, first: Value, last: Value
+) -> None:
+    """Run chunks of one worker's share until none is left."""
     tasks = word_pointer(region, 0, i64)
-    n_chunks = word_int(region, 2)
-    counter = _line64(record, NEXT_CHUNK)
+    counter = _line64(record, SHARES) + share * (LINE_BYTES // 8)
     place = var(constant(i64, 0))
-    chunk = var(atomic_add(counter, 1))
-    for _ in while_(lambda: chunk.get() < n_chunks):
+    chunk = var(first + atomic_add(counter, 1))
+    for _ in while_(lambda: chunk.get() < last):
         # chunks come in rising order, so the task that holds this one is never further back
         for _ in while_(lambda: _is_behind(tasks + place.get() * TASK_WORDS, chunk.get())):
             place.set(place.get() + 1)
@@ -124,7 +141,7 @@ def _take_chunks(record: Value, region: Value, worker: Any) -> None:
         number = chunk.get() - word_int(task, 3)
         begin = number * items // count
         _call_task(task, begin, (number + 1) * items // count, worker)
-        chunk.set(atomic_add(counter, 1))
+        chunk.set(first + atomic_add(counter, 1))
 
 
 def _is_behind(task: Value, chunk: Value) -> Value:
@@ -144,7 +161,8 @@ def _open_gate(record: Value, region: Value, region_address: Value, limit: Value
     """Publish the region, and wake as many sleepers as it has chunks for."""
     store(_line64(record, REGION), region_address)
     store(_line64(record, LIMIT), limit)
-    store(_line64(record, NEXT_CHUNK), 0)
+    for share in loop(limit):
+        store(_line64(record, SHARES) + share * (LINE_BYTES // 8), 0)
     atomic_add(_line32(record, GATE), OPEN)
     atomic_add(_line32(record, EPOCH), 1)
     with when(atomic_load(_line32(record, SLEEPERS)) > 0):
@@ -227,17 +245,25 @@ def run_plan(call: ptr(i64)):
     with when(wants_pool), when(atomic_exchange(_line64(plan, BUSY), 1) == 0):
         has_pool.set(1)
         _wake_ahead(plan, limit)
-    for number in loop(first, last):
-        region_address = word_int(plan, 1) + number * (REGION_WORDS * 8)
-        region = word_pointer(plan, 1, i64) + number * REGION_WORDS
+    number, end = var(first), var(last)
+    for _ in while_(lambda: number.get() < end.get()):
+        region_address = word_int(plan, 1) + number.get() * (REGION_WORDS * 8)
+        region = word_pointer(plan, 1, i64) + number.get() * REGION_WORDS
         with when((has_pool.get() == 1) & _is_worth_opening(plan, region, limit)):
             _open_gate(plan, region, region_address, limit)
             _take_chunks(plan, region, 0)
             _close_gate(plan)
         with otherwise():
             _run_alone(region)
+        with when(word_int(region, 4) >= 0), when(_is_set(slots, word_int(region, 4))):
+            end.set(0)
+        number.set(number.get() + 1)
     with when(has_pool.get() == 1):
         atomic_store(_line64(plan, BUSY), 0)
+
+
+def _is_set(slots: Value, slot: Value) -> Value:
+    return load(word_pointer(slots, slot, i64)) != 0
 
 
 def _wake_ahead(plan: Value, limit: Value) -> None:

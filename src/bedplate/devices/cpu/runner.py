@@ -17,7 +17,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
-from bedplate.config import config
+from bedplate.config import config, settings_of
 from bedplate.devices.cpu import native
 from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.devices.cpu.workers import kept, n_workers, workers
@@ -98,22 +98,29 @@ class NativePlan:
 
     regions   run in order, each after all of the one before it
     n_slots   how many addresses `run` is given
+    checks    region -> slot: the run ends behind it if the word at that address is not 0
 
     The plan may use as many workers as there were when it was made, so scratch memory that is
     indexed by worker is sized by `n_workers`.
     """
 
-    def __init__(self, regions: list[list[Task]], n_slots: int) -> None:
+    def __init__(
+        self, regions: list[list[Task]], n_slots: int, checks: dict[int, int] | None = None
+    ) -> None:
         self.regions = regions
         self.n_slots = n_slots
         self.n_workers = n_workers()
         self.region_seconds: list[float] = []  # of the last run at config.debug >= 2
         self._lock = threading.Lock()
-        self._records = _Records(regions, self.n_workers, n_slots)
+        self._records = _Records(regions, self.n_workers, n_slots, checks or {})
         self._run = _run_plan()
         self._call = (ctypes.c_int64 * native.CALL_WORDS)()
         self._call_address = ctypes.addressof(self._call)
         self._n_regions = len(regions)
+        self._alone = (ctypes.c_int64 * native.CALL_WORDS)(
+            self._records.plan, 0, 0, self._n_regions, 1
+        )
+        self._alone_address = ctypes.addressof(self._alone)
         self._is_shared = self.n_workers > 1 and self._records.cost_ns >= native.WORTH_SHARING_NS
         _plans.add(self)
 
@@ -132,10 +139,16 @@ class NativePlan:
 
     def run_at(self, address: int) -> None:
         """As `run`, all regions, with the address of the slots."""
-        if self._is_shared or config.debug or hooks.run is not None:
+        if self._is_shared:
             self._run_regions(address, 0, self._n_regions)
         else:
-            self.call(address, 0, self._n_regions, 1)
+            with self._lock:
+                self._alone[1] = address
+                self._run(self._alone_address)
+
+    def is_watched(self) -> bool:
+        """Whether somebody wants to see the regions one by one: then `run_at` is not for them."""
+        return hooks.run is not None or _debug() != (0,)
 
     def _run_regions(self, address: int, first: int, end: int) -> None:
         limit = 1
@@ -171,7 +184,9 @@ class NativePlan:
 class _Records:
     """The native records of a plan in one array of words; see the head of native.py."""
 
-    def __init__(self, regions: list[list[Task]], n_workers: int, n_slots: int) -> None:
+    def __init__(
+        self, regions: list[list[Task]], n_workers: int, n_slots: int, checks: dict[int, int]
+    ) -> None:
         n_tasks = sum(len(tasks) for tasks in regions)
         n_words = sum(len(task.words) for tasks in regions for task in tasks)
         patches = [
@@ -191,7 +206,9 @@ class _Records:
         self._base = base
         self._n_workers = n_workers
         self._n_slots = n_slots
-        self.cost_ns = sum(self._add_region(tasks) for tasks in regions)
+        self.cost_ns = sum(
+            self._add_region(tasks, checks.get(number, -1)) for number, tasks in enumerate(regions)
+        )
         self._put(self.plan, workers.address, starts[1], starts[3], len(patches), self.cost_ns)
 
     @property
@@ -204,7 +221,7 @@ class _Records:
         self._words[at : at + len(values)] = values
         return address + 8 * len(values)
 
-    def _add_region(self, tasks: list[Task]) -> int:
+    def _add_region(self, tasks: list[Task], check: int) -> int:
         first_task, n_chunks, cost_ns = self._task, 0, 0
         for task in tasks:
             count = task.n_chunks(self._n_workers)
@@ -214,7 +231,7 @@ class _Records:
             self._add_words(task)
             n_chunks += count
             cost_ns += task.cost_ns
-        self._region = self._put(self._region, first_task, len(tasks), n_chunks, cost_ns)
+        self._region = self._put(self._region, first_task, len(tasks), n_chunks, cost_ns, check)
         return cost_ns if n_chunks > 1 and cost_ns >= native.WORTH_SHARING_NS else 0
 
     def _add_words(self, task: Task) -> None:
@@ -242,6 +259,7 @@ def _address(slots: Any) -> int:
     return slots.__array_interface__["data"][0]
 
 
+_debug = settings_of("debug")
 _pack = struct.Struct(f"{native.CALL_WORDS}q").pack_into
 _plans: weakref.WeakSet[NativePlan] = weakref.WeakSet()
 

@@ -32,7 +32,6 @@ from bedplate.devices.cpu import native
 from bedplate.errors import DeviceError
 from bedplate.memory import Block, allocate
 
-MAX_WORKERS = 256
 SPIN_SECONDS = 40e-6  # about what it costs to be put to sleep and woken
 _settings = settings_of("threads", "num_threads")
 
@@ -55,7 +54,7 @@ def n_workers() -> int:
     threads, asked = _settings()
     if not threads or not native.HAS_FUTEX:
         return 1
-    return min(asked or cores(), MAX_WORKERS)
+    return min(asked or cores(), native.MAX_WORKERS)
 
 
 class Workers:
