@@ -7,7 +7,7 @@ import bedplate as bp
 from bedplate.config import config
 from bedplate.errors import DTypeError, SettingError, ShapeError
 from bedplate.nn import Linear, QuantisedLinear
-from bedplate.ops.matmul.quantised import quantised, unpacked
+from bedplate.ops.matmul.quantised_format import quantised, unpacked
 
 BITS = [8, 4]
 linear = bp.nn.functional.quantised_linear
@@ -92,6 +92,7 @@ def test_the_layer_rounds_a_linear_one_and_keeps_its_bias():
     assert np.abs(y.numpy() - whole(x).numpy()).max() < 0.02
     y.sum().backward()
     weights = unpacked(layer.packed.numpy(), layer.scales.numpy(), 30, 70)
+    assert x.grad is not None
     assert x.grad.numpy() == pytest.approx(np.tile(weights.sum(0), (3, 1)), abs=1e-5)
     twin = QuantisedLinear(70, 30, 8)
     twin.bias = layer.bias

@@ -12,7 +12,7 @@ from bedplate.nn import functional
 from bedplate.nn.linear import Linear
 from bedplate.nn.module import Module
 from bedplate.nn.parameter import Parameter
-from bedplate.ops.matmul.quantised import BITS, packed_shapes, quantised
+from bedplate.ops.matmul.quantised_format import BITS, packed_shapes, quantised
 from bedplate.tensor import Tensor, no_grad, tensor, zeros
 
 Self = TypeVar("Self", bound="QuantisedLinear")

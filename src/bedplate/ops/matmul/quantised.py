@@ -2,19 +2,12 @@
 
     y[i, n] = sum over k of x[i, k] * w[n, k],      w[n, k] = scale[n, k // 32] * q[n, k]
 
-with q from -128 to 127, or from -8 to 7. Weights and scales are integers to the outside, so that
-no cast of a module touches them:
-
-    packed   (blocks, words, 64, 4)  uint8: 4 bytes are the word of an output, see
-             quantised_kernel.py, the lowest first
-    scales   (blocks, groups, 64)    uint16: the upper half of a float32 (a bfloat16)
-
-where a block is 64 outputs and a group 32 values of k; what is missing to whole ones is zeros.
+Weights and scales are integers to the outside, so that no cast of a module touches them;
+quantised_format.py says how they lie in memory, quantised_kernel.py in which order is summed.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -23,82 +16,15 @@ import numpy as np
 from bedplate.dtypes import FLOATS, DType, float32, uint8, uint16
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
-from bedplate.kernel import Kernel, from_dtype
-from bedplate.memory.classes import ALIGNMENT
+from bedplate.later import deferred
 from bedplate.ops.build import Value, as_type, as_values
-from bedplate.ops.custom_kernel_memory import contiguous
-from bedplate.ops.matmul import quantised_kernel
-from bedplate.ops.matmul.lower import ceil_divide
-from bedplate.ops.matmul.lower import lower as lower_product
-from bedplate.ops.matmul.quantised_kernel import BLOCK, GROUP, Variant, padded
-from bedplate.ops.matmul.skinny import MAX_ROWS
-from bedplate.ops.matmul.tiles import accumulator
+from bedplate.ops.matmul.quantised_format import BITS, packed_shapes, quantised, unpacked
 from bedplate.ops.record import Cost, NoGradient, Op, Sample, apply, register
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import mixed
 from bedplate.ops.shape.views import matrix_transpose, reshape
 
-BITS = (8, 4)
-_kernels: dict[Any, Kernel] = {}
-
-
-def packed_shapes(columns: int, depth: int, bits: int) -> tuple[Shape, Shape]:
-    """The shapes of packed weights and of their scales, for `columns` outputs."""
-    blocks, groups = ceil_divide(columns, BLOCK), ceil_divide(depth, GROUP)
-    return (blocks, groups * bits, BLOCK, 4), (blocks, groups, BLOCK)
-
-
-def quantised(weight: np.ndarray[Any, Any], bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Round a matrix to whole numbers of 8 or 4 bits, with a scale for every 32 along its rows.
-
-    The scale is such that the number furthest from 0 becomes 127 (8 bits) or -8 (4 bits).
-
-    weight   (N, K) finite floats
-    returns  (packed, scales), see the head of this file
-    """
-    n_rows, depth = weight.shape
-    shapes = packed_shapes(n_rows, depth, bits)
-    packed, scales = np.zeros(shapes[0], np.uint8), np.zeros(shapes[1], np.uint16)
-    blocks, groups, _ = scales.shape
-    for block in range(blocks):  # one at a time: it stays in the second cache
-        rows = np.zeros((BLOCK, groups * GROUP), np.float32)
-        given = weight[block * BLOCK : (block + 1) * BLOCK]
-        rows[: len(given), :depth] = given
-        grouped = rows.reshape(BLOCK, groups, GROUP)
-        scale = _rounded_scales(grouped, bits)  # (64, groups)
-        scales[block] = (scale.view(np.uint32) >> 16).astype(np.uint16).T
-        whole = np.where(scale > 0, 1, -1) * np.maximum(np.abs(scale), np.float32(2.0**-126))
-        numbers = np.rint(grouped / whole[:, :, None].astype(np.float32))
-        numbers = np.clip(numbers, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-        values = (numbers + 2 ** (bits - 1)).astype(np.uint8).reshape(BLOCK, -1, 8 // bits)
-        shifts = np.arange(8 // bits, dtype=np.uint8) * bits
-        joined = np.bitwise_or.reduce(values << shifts, axis=2)  # (64, bytes of a row)
-        packed[block] = joined.reshape(BLOCK, groups * bits, 4).transpose(1, 0, 2)
-    return packed, scales
-
-
-def _rounded_scales(grouped: np.ndarray, bits: int) -> np.ndarray:
-    """(64, groups, 32) -> (64, groups) float32 of 8 significant bits, rounded to nearest."""
-    if bits == 8:
-        scale = np.abs(grouped).max(axis=2) / np.float32(127)
-    else:
-        low, high = grouped.min(axis=2), grouped.max(axis=2)
-        scale = np.where(-low >= high, low, high) / np.float32(-8)
-    raw = scale.astype(np.float32).view(np.uint32)
-    return ((raw + 0x7FFF + (raw >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
-
-
-def unpacked(packed: Any, scales: Any, columns: int, depth: int) -> np.ndarray[Any, Any]:
-    """The weights (N, K) in float32, by NumPy."""
-    blocks, words, _, _ = packed.shape
-    groups = scales.shape[1]
-    bits = words // max(groups, 1)
-    shifts = np.arange(8 // bits, dtype=np.uint8) * bits
-    values = (packed[..., None] >> shifts) & (2**bits - 1)  # (blocks, words, 64, 4, 8 / bits)
-    q = values.transpose(0, 2, 1, 3, 4).reshape(blocks, BLOCK, groups, GROUP)
-    scale = (scales.astype(np.uint32) << 16).view(np.float32).transpose(0, 2, 1)
-    w = (q.astype(np.float32) - 2 ** (bits - 1)) * scale[..., None]
-    return w.reshape(blocks * BLOCK, groups * GROUP)[:columns, :depth]
+LOWER = "bedplate.ops.matmul.quantised_lower"
 
 
 def _check(op: str, packed: Any, scales: Any, columns: int, depth: int) -> None:
@@ -136,91 +62,6 @@ def quantised_linear_gradient(
     return grad_out @ matrix_transpose(weights), None, None
 
 
-def lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None) -> None:
-    """Enter one launch for few rows; for many the weights are written out and multiplied."""
-    (x, *given), (out,) = inputs, outputs
-    rows, columns = out.shape
-    if not rows * columns:
-        return
-    packed, scales = (_in_order(builder, view) for view in given)
-    if rows > MAX_ROWS or not x.shape[1]:
-        shape, strides = (x.shape[1], columns), (columns, 1)
-        buffer = builder.temp(4 * x.shape[1] * columns)
-        weights = dataclasses.replace(
-            out, buffer=buffer, shape=shape, strides=strides, offset=0, dtype=float32
-        )
-        _enter_weights(builder, packed, scales, weights)
-        lower_product(builder, node, (x, weights), outputs, epilogue)
-        return
-    _enter_few(builder, x, packed, scales, out, epilogue)
-
-
-def _enter_few(builder: Any, x: Any, packed: Any, scales: Any, out: Any, epilogue: Any) -> None:
-    (rows, columns), depth = out.shape, x.shape[1]
-    accumulate = accumulator(x.dtype)
-    whole = x.strides[1] == 1 and depth % GROUP == 0 and from_dtype(x.dtype) is accumulate
-    bits = packed.shape[1] // scales.shape[1]
-    types = from_dtype(x.dtype), accumulate, from_dtype(out.dtype)
-    variant = Variant(bits, *types, rows == 1, whole)
-    nbytes = 0 if whole else rows * padded(depth) * accumulate.itemsize
-    nbytes = ceil_divide(nbytes, ALIGNMENT) * ALIGNMENT
-    scratch = builder.scratch(nbytes)
-    words = [x, packed, scales, out, scratch, nbytes, rows, columns, depth, *x.strides]
-    builder.launch(
-        _kernel(variant, epilogue),
-        words + ([] if epilogue is None else list(epilogue.words)),
-        packed.shape[0],
-        reads=[x.buffer, packed.buffer, scales.buffer],
-        writes=[out.buffer, scratch],
-        flops=2.0 * rows * columns * depth,
-        nbytes=_traffic(packed, scales) + 4.0 * (x.size + out.size),
-        name="quantised_linear",
-    )
-
-
-def _in_order(builder: Any, view: Any) -> Any:
-    """The view, or a copy of it whose elements lie in order."""
-    buffer = contiguous(builder, view, copied=False)
-    if buffer is view:
-        return view
-    steps = [math.prod(view.shape[axis + 1 :]) for axis in range(len(view.shape))]
-    return dataclasses.replace(view, buffer=buffer, strides=tuple(steps), offset=0)
-
-
-def _kernel(variant: Variant, epilogue: Any) -> Kernel:
-    """The kernel of a variant and an epilogue, made once."""
-    key = variant, None if epilogue is None else epilogue.key
-    found = _kernels.get(key)
-    if found is None:
-        made = quantised_kernel.make_kernel(variant, None if epilogue is None else epilogue.emit)
-        found = _kernels.setdefault(key, made)
-    return found
-
-
-def _traffic(packed: Any, scales: Any) -> float:
-    return float(packed.size + 2 * scales.size)
-
-
-def _enter_weights(builder: Any, packed: Any, scales: Any, out: Any) -> None:
-    """The launch that writes the weights out as (K, N)."""
-    depth, columns = out.shape
-    unused = 0
-    words = [unused, packed, scales, out, unused, unused, unused, columns, depth]
-    builder.launch(
-        quantised_kernel.weights_kernel(packed.shape[1] // max(scales.shape[1], 1) or BITS[0]),
-        words, packed.shape[0], reads=[packed.buffer, scales.buffer], writes=[out.buffer],
-        flops=2.0 * out.size, nbytes=_traffic(packed, scales) + 4.0 * out.size,
-        name="quantised_weights",
-    )  # fmt: skip
-
-
-def lower_weights(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None) -> None:
-    """Enter the one launch."""
-    if outputs[0].size:
-        packed, scales = (_in_order(builder, view) for view in inputs)
-        _enter_weights(builder, packed, scales, outputs[0])
-
-
 def _weights_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
     packed, scales = inputs
     columns, depth = attributes["columns"], attributes["depth"]
@@ -250,7 +91,7 @@ QUANTISED_WEIGHTS = register(
         ),
         gradient=NoGradient("its inputs are whole numbers"),
         cost=Cost("2 flops a weight", lambda inputs, output, _: 2.0 * math.prod(output.shape)),
-        lower=lower_weights,
+        lower=deferred(LOWER, "lower_weights"),
         dtypes=(uint8,),
         samples=tuple(
             mixed(
@@ -271,7 +112,7 @@ QUANTISED_LINEAR = register(
         reference=_linear_reference,
         gradient=quantised_linear_gradient,
         cost=Cost("2 M N K flops; the packed weights once", _linear_flops),
-        lower=lower,
+        lower=deferred(LOWER, "lower_linear"),
         epilogue=True,
         dtypes=FLOATS,
         samples=(
@@ -290,9 +131,8 @@ QUANTISED_LINEAR = register(
 def quantised_linear(x: Value, packed: Value, scales: Value, out_features: int) -> Value:
     """Multiply by a quantised matrix: y = x @ w.T, with w = scale * q written out nowhere.
 
-    Each element is one chain over k in float32 (float64 for float64), and the weights are exact
-    there: the result has the bits of the product with the weights as float32, for a row alone
-    as in a batch.
+    Sums run in float32 (of float64 in float64): over the 32 values of a group, then over the
+    groups. A row has the same bits alone and in any batch. An infinity in x gives NaN.
 
     x             (..., K)  floats
     packed        (blocks, groups * bits, 64, 4)  uint8, of 8 or 4 bits; 64 outputs a block
