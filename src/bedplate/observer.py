@@ -21,11 +21,13 @@ class Hooks:
     run        (native plan, slots, first, end, limit): in place of its native call
     host       (task, begin_ns, end_ns): a NumPy function was called by a plan
     compiled   (name, begin_ns, end_ns): a kernel was made ready, from a cache or by LLVM
+    together   (begin_ns, end_ns): so were all kernels of a plan
     generated  (symbol, begin_ns, end_ns): LLVM made its machine code
     """
 
     __slots__ = (
         "compiled", "generated", "gradient", "host", "plan_key", "planned", "run", "site",
+        "together",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -40,6 +42,7 @@ class Hooks:
         self.run: Callable[[Any, int, int, int, int], None] | None = None
         self.host: Callable[[Any, int, int], None] | None = None
         self.compiled: Callable[[str, int, int], None] | None = None
+        self.together: Callable[[int, int], None] | None = None
         self.generated: Callable[[str, int, int], None] | None = None
 
 

@@ -60,7 +60,7 @@ class PlanInfo:
 class Span:
     """Something that took a while on a Python thread.
 
-    kind  "compile", "plan", "run", "numpy" or "python"
+    kind  "compile", "together" (of several that were compiled), "plan", "run", "numpy", "python"
     """
 
     name: str
@@ -87,7 +87,7 @@ class Recording:
     tasks: dict[tuple[int, int], TaskTimes] = field(default_factory=dict)
     plans: list[StampedPlan] = field(default_factory=list)
     folded: Folded = field(default_factory=Folded)
-    generated: set[int] = field(default_factory=set)  # begin of each generation by LLVM
+    generated: list[tuple[str, int, int]] = field(default_factory=list)  # LLVM's: symbol, times
     at_peak: list[Share] = field(default_factory=list)
     at_end: list[Share] = field(default_factory=list)
     peak_bytes: int = 0
@@ -117,6 +117,7 @@ class Recorder:
         hooks.plan_key, hooks.planned = self._plan_key, self._planned
         hooks.run, hooks.host = self._run, self._host
         hooks.compiled, hooks.generated = self._compiled, self._generated
+        hooks.together = self._together
         self.made.begin = time.perf_counter_ns()
 
     def stop(self) -> Recording:
@@ -198,8 +199,11 @@ class Recorder:
     def _compiled(self, name: str, begin: int, end: int) -> None:
         self._add_span(name, "compile", begin, end)
 
+    def _together(self, begin: int, end: int) -> None:
+        self._add_span("kernels of a plan", "together", begin, end)
+
     def _generated(self, symbol: str, begin: int, end: int) -> None:
-        self.made.generated.add(begin)
+        self.made.generated.append((symbol, begin, end))
 
     def _spent(self, name: str, begin: int, end: int) -> None:
         self._add_span(name, "python", begin, end)

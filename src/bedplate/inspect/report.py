@@ -20,8 +20,10 @@ from bedplate.inspect.places import module_of, phase_of, shown_line
 from bedplate.inspect.recorder import Recording, Span
 from bedplate.inspect.stamps import StampedPlan
 from bedplate.inspect.verdict import Verdict, Work, judge
+from bedplate.kernel.lower import symbol_of
 
 NO_MODULE = "(no module)"
+SPENT = ("compile", "together", "plan", "numpy")  # kinds of spans that time goes to
 Key = tuple[str, tuple[str, ...], tuple[str, ...]]  # of a row: name, lines, phases
 Times = tuple[StampedPlan, int, TaskTimes]  # a plan, the number of a task of it, its launches
 
@@ -287,28 +289,35 @@ def _memory(shares: Iterable[Share], peak_bytes: int | None) -> MemoryTable:
 
 
 def _compiled(recording: Recording) -> list[Compiled]:
-    spans = [span for span in recording.spans if span.kind == "compile"]
-    rows = [
-        Compiled(s.name, s.seconds, any(s.begin <= at < s.end for at in recording.generated))
-        for s in spans
-    ]
+    """Each kernel once; what LLVM did on another thread counts to its kernel."""
+    made: dict[str, list[tuple[int, int]]] = {}
+    for symbol, begin, end in recording.generated:
+        made.setdefault(symbol, []).append((begin, end))
+    rows = []
+    for span in recording.spans:
+        if span.kind != "compile":
+            continue
+        mine = made.get(symbol_of(span.name), [])
+        begin, end = mine.pop(0) if mine and mine[0][0] < span.end else (span.begin, span.begin)
+        before = max(min(end, span.begin) - begin, 0) / 1e9
+        rows.append(Compiled(span.name, span.seconds + before, end > begin))
     return sorted(rows, key=lambda row: (not row.cold, -row.seconds))
 
 
 def _spent(recording: Recording) -> dict[str, float]:
     """What the seconds of the thread that profiles went to; they add up."""
     here = [span for span in recording.spans if span.thread == recording.thread]
+    of = {kind: [span for span in here if span.kind == kind] for kind in SPENT}
     wall = (recording.end - recording.begin) / 1e9
     all_runs = sum(recording.run_ns.values()) / 1e9
     runs = recording.run_ns.get(recording.thread, 0) / 1e9
     kernels = sum(times.total for times in recording.tasks.values())
     kernels *= runs / all_runs if all_runs else 0.0
-    compiling, planning, numpy = (
-        _seconds(span for span in here if span.kind == kind)
-        for kind in ("compile", "plan", "numpy")
-    )
-    inside = _seconds(span for span in here if span.kind == "compile" and _within(span, here))
-    planning = max(planning - inside, 0.0)
+    alone = [span for span in of["compile"] if not _within(span, of["together"])]
+    compiled = of["together"] + alone
+    compiling, numpy = _seconds(compiled), _seconds(of["numpy"])
+    inside = _seconds(span for span in compiled if _within(span, of["plan"]))
+    planning = max(_seconds(of["plan"]) - inside, 0.0)
     rest = wall - runs - compiling - planning - numpy
     return {
         "kernels": kernels,
@@ -325,4 +334,4 @@ def _seconds(spans: Iterable[Span]) -> float:
 
 
 def _within(span: Span, others: list[Span]) -> bool:
-    return any(o.kind == "plan" and o.begin <= span.begin and span.end <= o.end for o in others)
+    return any(other.begin <= span.begin and span.end <= other.end for other in others)

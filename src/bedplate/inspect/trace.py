@@ -50,6 +50,7 @@ def events(recording: Recording) -> Iterator[dict[str, Any]]:
     yield from threads.names()
     yield from spans
     yield from pieces
+    yield from _generated(recording)
     step = max(1, len(recording.memory) // MAX_MEMORY)
     for at, nbytes in recording.memory[::step]:
         yield {"name": "memory", "ph": "C", "pid": 1, "ts": _micro(at, recording),
@@ -84,10 +85,19 @@ def _span(span: Any, recording: Recording, threads: _Threads) -> dict[str, Any]:
         "tid": threads.number(span.thread), "ts": _micro(span.begin, recording),
         "dur": (span.end - span.begin) / 1e3,
     }  # fmt: skip
-    if span.kind == "compile":
-        cold = any(span.begin <= at < span.end for at in recording.generated)
-        event["args"] = {"from": "LLVM" if cold else "the cache"}
     return event
+
+
+def _generated(recording: Recording) -> Iterator[dict[str, Any]]:
+    """What LLVM made, side by side: a row for each that ran at one time."""
+    busy: list[int] = []
+    for symbol, begin, end in sorted(recording.generated, key=lambda made: made[1]):
+        row = next((i for i, until in enumerate(busy) if until <= begin), len(busy))
+        busy[row : row + 1] = [end]
+        yield {
+            "name": symbol, "cat": "llvm", "ph": "X", "pid": 2, "tid": row + 1,
+            "ts": _micro(begin, recording), "dur": (end - begin) / 1e3,
+        }  # fmt: skip
 
 
 def _pieces(recording: Recording, threads: _Threads) -> Iterator[dict[str, Any]]:

@@ -201,6 +201,7 @@ def compile_together(kernels: Iterable[Kernel]) -> None:
 
     raises KernelError if a function breaks a rule of the language
     """
+    begin = time.perf_counter_ns()
     with codegen.lock:
         new = [each for each in dict.fromkeys(kernels) if each._compiled is None]
         if len(new) > 1 and not config.check:
@@ -209,6 +210,8 @@ def compile_together(kernels: Iterable[Kernel]) -> None:
             make_ahead(texts, target)
         for each in new:
             each.compile()
+    if hooks.together is not None:
+        hooks.together(begin, time.perf_counter_ns())
 
 
 def _check_function(function: Any) -> None:

@@ -193,7 +193,7 @@ def test_one_profile_at_a_time() -> None:
 def test_a_run_that_is_timed_already_is_not_profiled() -> None:
     with (
         config(debug=2),
-        pytest.raises(SettingError, match="config.debug=2 times each run itself"),
+        pytest.raises(SettingError, match=r"config\.debug=2 times each run itself"),
         bp.profile(),
     ):
         pass
