@@ -46,15 +46,15 @@ def cores() -> int:
         with open("/sys/fs/cgroup/cpu.max") as text:
             quota, period = text.read().split()
         count = min(count, max(1, round(int(quota) / int(period))))
-    return count
+    return min(count, native.MAX_WORKERS)
 
 
 def n_workers() -> int:
     """How many workers a plan may use from here: the caller and the threads that help it."""
     threads, asked = _settings()
-    if not threads or not native.HAS_FUTEX:
-        return 1
-    return min(asked or cores(), native.MAX_WORKERS)
+    if threads and native.HAS_FUTEX:
+        return min(asked, native.MAX_WORKERS) if asked else cores()
+    return 1
 
 
 class Workers:
