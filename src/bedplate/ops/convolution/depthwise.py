@@ -11,9 +11,9 @@ for windows that move by 1. The plain loop nest, and what becomes of it:
                 for j, i in window:     as many rows of out are under way as the window has rows
 
 So a row is read from the first cache once for each column of the window, not once for each of its
-elements. What lies outside of a plane is zero by mask; it is multiplied as all else is. An output is
-one chain over j, then i; a weight one chain over n, x and y in each lane, and lanes are added in a
-fixed tree: no bit depends on the number of threads.
+elements. What lies outside of a plane is zero by mask; it is multiplied as all else is. An output
+is one chain over j, then i; a weight one chain over n, x and y in each lane, and lanes are added in
+a fixed tree: no bit depends on the number of threads.
 
     accumulates in   float32 for bfloat16, float16 and float32; float64
     bytes            in and out once

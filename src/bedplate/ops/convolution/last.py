@@ -20,7 +20,7 @@ from bedplate.ops.convolution.last_pack import (
     last_weight_kernel,
     last_weight_rows_kernel,
 )
-from bedplate.ops.convolution.last_tiles import LastTile, last_tile_kernel, last_tile_shape
+from bedplate.ops.convolution.last_tiles import TILES, LastTile, last_tile_kernel, last_tile_shape
 from bedplate.ops.convolution.last_weight import (
     WeightTile,
     chunk_lines,
@@ -172,7 +172,7 @@ def enter_last(
     blocks = min(max(cache_bytes(2) // 2 // block_bytes, 1), n_blocks)
     parts = groups * -(-n_blocks // blocks)
     n_tiles = -(-view.shape[0] * z * y * x // rows)
-    chunks = min(-(-ITEMS_PER_WORKER * n_workers() // parts), n_tiles)
+    chunks = min(-(-ITEMS_PER_WORKER * n_workers() // parts), -(-n_tiles // TILES))
     moved = tuple(s * step for s, step in zip((1, *stride), grid.steps, strict=True))
     words = [
         grid.buffer, packed, target.first, n_tiles, chunks, n_blocks, blocks, view.shape[0],

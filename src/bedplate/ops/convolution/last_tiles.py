@@ -6,11 +6,13 @@
 piece: the channels of a tap, or of all taps of a row where nothing stands between them. The plain
 loop nest, and what becomes of it:
 
-    for item in items:                  some blocks of output channels, some tiles
-        for tile in tiles:              `rows` positions, wherever they are: rows and images follow
-            for block in blocks:        each other without a gap, so no size wastes lanes
-                for s, k in window:     a vector of weights for each of the tile's vectors, one
-                    tile += x * w       broadcast element of x for each of its rows
+    for item in items:                  some blocks of output channels, some groups of tiles
+        for block in blocks, for tile in group:
+                                        `rows` positions, wherever they are: rows and images follow
+                                        each other without a gap, so no size wastes lanes
+            for s, k in window:         a vector of weights for each of the tile's vectors, one
+                tile += x * w           broadcast element of x for each of its rows
+            group <- tile               transposed, where channels are planes of the output
 
 An output element is one chain of multiply-adds over s, then k: its bits depend neither on the cut,
 on the batch, nor on the number of threads.
@@ -42,6 +44,7 @@ from bedplate.kernel import (
     load,
     local,
     loop,
+    maximum,
     minimum,
     prefetch,
     ptr,
@@ -67,6 +70,11 @@ from bedplate.ops.matmul.pack import transpose
 N_WORDS = 26
 
 
+# Tiles of a group, whose results are brought to their planes together: 8 x 14 float32 elements are
+# 7 whole lines. Tile by tile most lines would be written twice.
+TILES = 8
+
+
 @dataclass(frozen=True, slots=True)
 class LastTile:
     """What specialises a tile kernel.
@@ -90,6 +98,12 @@ class LastTile:
     def columns(self) -> int:
         return self.lanes * self.vectors
 
+    @property
+    def buffer_row(self) -> int:
+        """Elements of a channel in the buffer: a group of tiles, a vector that reaches past it,
+        and a line, so that channels do not meet in one set of the first cache."""
+        return TILES * self.rows + 2 * self.lanes
+
 
 def last_tile_shape(channels: int, lanes: int) -> tuple[int, int]:
     """(rows, vectors) for so many output channels of a group.
@@ -106,7 +120,7 @@ def last_tile_shape(channels: int, lanes: int) -> tuple[int, int]:
 
 @functools.cache
 def last_tile_kernel(tile: LastTile) -> Kernel:
-    """The task: an item is some tiles for some blocks of output channels of one group."""
+    """The task: an item is some groups of tiles for some blocks of output channels."""
 
     @kernel
     def convolution_last(args: ptr(i64), begin: i64, end: i64, worker: i64):
@@ -114,15 +128,22 @@ def last_tile_kernel(tile: LastTile) -> Kernel:
         n_tiles, n_chunks, n_blocks = word(N_TILES), word(N_CHUNKS), word(N_BLOCKS)
         blocks = word(BLOCKS)
         cuts = (n_blocks + (blocks - 1)) // blocks
-        buffer = local(tile.accumulate, tile.columns * _wide(tile))
+        n_groups = (n_tiles + (TILES - 1)) // TILES
+        buffer = local(tile.accumulate, tile.columns * tile.buffer_row)
         for item in loop(begin, end):
             chunk, part = item % n_chunks, item // n_chunks
             group, first_block = part // cuts, part % cuts * blocks
             last_block = minimum(first_block + blocks, n_blocks)
-            for number in loop(chunk * n_tiles // n_chunks, (chunk + 1) * n_tiles // n_chunks):
-                places = _places(tile, args, number * tile.rows)
+            for number in loop(chunk * n_groups // n_chunks, (chunk + 1) * n_groups // n_chunks):
+                first_tile = number * TILES
+                last_tile = minimum(first_tile + TILES, n_tiles)
                 for block in loop(first_block, last_block):
-                    _emit_tile(tile, args, group, block, places, buffer)
+                    for n in loop(first_tile, last_tile):
+                        to = buffer + (n - first_tile) * tile.rows
+                        _emit_tile(tile, args, group, block, n * tile.rows, to)
+                    if tile.store == "plane":
+                        ends = first_tile * tile.rows, last_tile * tile.rows
+                        _store_planes(tile, args, group, block, ends, buffer)
 
     return convolution_last
 
@@ -172,9 +193,10 @@ def _places(tile: LastTile, args: Value, first: Value) -> _Positions:
 
 
 def _emit_tile(
-    tile: LastTile, args: Value, group: Value, block: Value, places: _Positions, buffer: Value
+    tile: LastTile, args: Value, group: Value, block: Value, first: Value, buffer: Value
 ) -> None:
     """One tile: its sums, then its rows to where they belong."""
+    places = _places(tile, args, first)
     n_segments, length = word_int(args, N_SEGMENTS), word_int(args, LENGTH)
     grid = word_pointer(args, GRID, tile.accumulate) + group * word_int(args, CHANNELS)
     rows = [grid + place for place in places.sources]
@@ -199,7 +221,7 @@ def _emit_tile(
                 for total, factor in zip(totals, factors, strict=True):
                     total.set(fma(x, factor, total.get()))
     if tile.store == "plane":
-        _store_planes(tile, args, group, block, places, sums, buffer)
+        _turn(tile, sums, buffer)
     else:
         _store_apart(tile, args, group, block, places, sums)
 
@@ -208,7 +230,8 @@ def _prefetch_planes(
     tile: LastTile, args: Value, group: Value, block: Value, places: _Positions
 ) -> None:
     """Fetch the lines that the tile will be stored to while it is computed: the last of each
-    channel, as the tile before had the first.
+    channel, as the tile before had the first. Into the second cache: planes whose size is a power
+    of 2 have their lines in one set of the first.
     """
     step = word_int(args, STEP_CHANNEL)
     channel = group * word_int(args, OUT_CHANNELS) + block * tile.columns
@@ -217,41 +240,43 @@ def _prefetch_planes(
     to = word_pointer(args, OUT, tile.out) + channel * step
     to = to + (image * word_int(args, STEP_N) + (last - image * places.size))
     for o in loop(tile.columns):
-        prefetch(to + o * step, write=True)
+        prefetch(to + o * step, locality=2)
 
 
-def _store_planes(
-    tile: LastTile, args: Value, group: Value, block: Value, places: _Positions, sums: Any,
-    buffer: Value,
-) -> None:  # fmt: skip
-    """Each channel as a vector of positions, image by image where a tile reaches into several."""
+def _turn(tile: LastTile, sums: Any, buffer: Value) -> None:
+    """The tile with positions side by side, behind those of the tile before in the buffer.
+
+    What a last vector has too much is written over by the next tile.
+    """
     lanes, spare = tile.lanes, zeros(tile.accumulate, tile.lanes)
     for v in range(tile.vectors):
         for low in range(0, tile.rows, lanes):
             part = [row[v].get() for row in sums[low : low + lanes]]
             for n, channel in enumerate(transpose(part + [spare] * (lanes - len(part)))):
-                at = (v * lanes + n) * _wide(tile) + low
-                store(buffer + at, channel)
+                store(buffer + ((v * lanes + n) * tile.buffer_row + low), channel)
+
+
+def _store_planes(
+    tile: LastTile, args: Value, group: Value, block: Value, ends: tuple[Value, Value],
+    buffer: Value,
+) -> None:  # fmt: skip
+    """Each channel of a group of tiles, image by image where it reaches into several."""
+    lanes, first = tile.lanes, ends[0]
     first_channel = block * tile.columns
     out_channels, step = word_int(args, OUT_CHANNELS), word_int(args, STEP_CHANNEL)
     out = word_pointer(args, OUT, tile.out) + (group * out_channels + first_channel) * step
     channels = minimum(out_channels - first_channel, tile.columns)
-    first, size = places.first, places.size
-    behind = minimum(first + tile.rows, places.total)
+    size = word_int(args, OUT_Z) * word_int(args, OUT_Y) * word_int(args, OUT_X)
+    behind = minimum(ends[1], size * word_int(args, IMAGES))
     for image in loop(first // size, (behind - 1) // size + 1):
-        start = image * size - first
-        stop = minimum(start + size, behind - first)
-        to = out + (image * word_int(args, STEP_N) - start)
-        for low in range(0, tile.rows, lanes):
-            mask = tail_mask(stop - low, lanes) & ~tail_mask(start - low, lanes)
-            for o in loop(channels):
-                value = load(buffer + o * _wide(tile) + low, lanes)
-                store(to + o * step + low, cast(value, tile.out), mask=mask)
-
-
-def _wide(tile: LastTile) -> int:
-    """Elements of a row of the buffer: whole vectors."""
-    return -(-tile.rows // tile.lanes) * tile.lanes
+        start = maximum(image * size - first, 0)
+        stop = minimum((image + 1) * size, behind) - first
+        to = out + (image * word_int(args, STEP_N) - image * size + first)
+        for o in loop(channels):
+            for at in loop(start, stop, lanes):
+                value = load(buffer + (o * tile.buffer_row + at), lanes)
+                mask = tail_mask(stop - at, lanes)
+                store(to + (o * step + at), cast(value, tile.out), mask=mask)
 
 
 def _store_apart(
