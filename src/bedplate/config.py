@@ -69,6 +69,7 @@ ACCUMULATE = ("", "float32", "float64", "compensated")
 SETTINGS = (
     Setting("num_threads", 0, "worker threads of the CPU, counting the caller; 0: one a core"),
     Setting("cache_dir", _default_cache(), "folder of compiled kernels; empty: no disk cache"),
+    Setting("plan_files", True, "keep plans of large graphs in cache_dir too"),
     Setting("cache_size", 512, "bound of the disk cache in MiB; the oldest entries go first"),
     Setting("target", "", "make kernels for a lesser processor of the same kind, such as avx2; "
             "read once; empty: this one"),
@@ -93,6 +94,8 @@ SETTINGS = (
     Setting("accumulate", "", "how sum, mean, var, std, norms, matmul add up: float32, float64 "
             "or compensated (pairs); empty: in the dtype itself, 16-bit floats in float32",
             ACCUMULATE),
+    Setting("bfloat16_dot", True, "products of bfloat16 by the processor's dot instruction, where "
+            "that is faster: the same bits, but subnormal numbers count as zeros"),
     Setting("print_precision", 4, "digits behind the point when a tensor is printed"),
     Setting("print_threshold", 1000, "of a tensor with more elements only the edges are printed"),
     Setting("print_edge", 3, "elements at each end of an axis that are printed then"),

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bedplate.compiler.collect import collected
+from bedplate.compiler import stored_plans
+from bedplate.compiler.collect import collected, key_of_one
 from bedplate.compiler.host import line_in, lines_of
 from bedplate.compiler.plan import Plan, compile_plan
 from bedplate.compiler.signature import Signature
@@ -32,7 +33,7 @@ PLAN_CACHE_SIZE = 256  # plans; a training loop needs a handful
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 _lock = threading.RLock()
 _settings = settings_of(
-    "fusion", "merging", "tiling", "layout", "folding", "cse", "algebra", "check"
+    "fusion", "merging", "tiling", "layout", "folding", "cse", "algebra", "check", "bfloat16_dot"
 )
 
 
@@ -43,6 +44,8 @@ def realise(nodes: list[Node]) -> None:
     raises  IndexError for an index that is out of range; what was asked for stays without value
     """
     with _lock:
+        if len(nodes) == 1 and run_one(nodes):
+            return
         signature = collected(nodes)
         if signature is not None:
             nodes.clear()
@@ -138,6 +141,27 @@ def run_ordered(order: list[Node], roots: list[Node]) -> None:
     run_signature(Signature(order, roots))
 
 
+def run_one(nodes: list[Node]) -> bool:
+    """Compute a node that is one op on values that are there, if there is a plan for it.
+
+    nodes  of the one node; it is consumed if this gives True
+    """
+    node = nodes[0]
+    key: Any = key_of_one(node)
+    if key is None or hooks.plan_key is not None:
+        return False
+    key = key, _settings(), n_workers(), ()
+    plan = _plans.get(key)
+    if plan is None:
+        return False
+    _plans.move_to_end(key)
+    nodes.clear()
+    blocks = [source.block for source in node.inputs]
+    (node.block,) = plan.run(blocks, (), lambda failed: line_in(lines_of([node]), failed))
+    node.inputs = ()
+    return True
+
+
 def run_signature(signature: Signature) -> None:
     """Compute the roots of a graph by its plan, compiled or found."""
     inputs = [node.block for node in signature.inputs]
@@ -197,7 +221,8 @@ def find_plan(signature: Signature, wishes: tuple[tuple[int, int], ...] = ()) ->
 
     wishes   pairs (result, input): the result may be written over the input
     """
-    key: Any = (signature.key, _settings(), n_workers(), wishes)
+    settings = _settings()
+    key: Any = (signature.key, settings, n_workers(), wishes)
     if hooks.plan_key is not None:
         key = key, hooks.plan_key(signature)
     plan = _plans.get(key)
@@ -205,8 +230,11 @@ def find_plan(signature: Signature, wishes: tuple[tuple[int, int], ...] = ()) ->
         _plans.move_to_end(key)
         return plan
     with _without_collector():
-        plan = compile_plan(
-            signature.lifted(), len(signature.inputs), len(signature.scalars), wishes
+        plan = stored_plans.found_or_made(
+            stored_plans.key_of(signature, settings, wishes),
+            lambda: compile_plan(
+                signature.lifted(), len(signature.inputs), len(signature.scalars), wishes
+            ),
         )
     _plans[key] = plan
     if len(_plans) > PLAN_CACHE_SIZE:

@@ -63,6 +63,7 @@ class CheckedCompiled(Compiled):
 
 
 _loaded: dict[str, tuple[int, Any]] = {}
+_origins: dict[int, tuple[str, str]] = {}  # of the code at an address: its key and symbol
 _ahead: dict[str, Any] = {}  # objects that `make_ahead` made and nobody has asked for yet
 
 
@@ -78,8 +79,47 @@ def load_code(text: str, symbol: str, target: Target) -> tuple[int, Any]:
                 begin = time.perf_counter_ns()
                 image = codegen.make_object(text, target)
                 _made(key, symbol, image, begin, time.perf_counter_ns())
-            found = _loaded[key] = codegen.link(image, symbol)
+            found = _link(key, image, symbol)
     return found
+
+
+def _link(key: str, image: bytes, symbol: str) -> tuple[int, Any]:
+    found = _loaded[key] = codegen.link(image, symbol)
+    _origins[found[0]] = key, symbol
+    return found
+
+
+class Stored:
+    """Machine code that was found by its key."""
+
+    __slots__ = ("_keep", "address")
+
+    def __init__(self, address: int, keep: Any) -> None:
+        self.address = address
+        self._keep = keep
+
+
+def origin_of(address: int) -> tuple[str, str]:
+    """(key, symbol) of loaded code.
+
+    raises KeyError if it did not come by `load_code`
+    """
+    return _origins[address]
+
+
+def stored_code(key: str, symbol: str) -> Stored:
+    """Machine code by the key that `origin_of` gave, perhaps to another process.
+
+    raises KeyError if it is no longer in the disk cache
+    """
+    with codegen.lock:
+        found = _loaded.get(key)
+        if found is None:
+            image = cache.read(key)
+            if image is None:
+                raise KeyError(key)
+            found = _link(key, image, symbol)
+    return Stored(*found)
 
 
 def make_ahead(texts: Iterable[tuple[str, str]], target: Target) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,13 @@ from bedplate.kernel import native
 from bedplate.olmo import Config, Olmo3
 
 WIDTH, WORDS = 64, 128
+
+
+@pytest.fixture(autouse=True)
+def planned_anew() -> Iterator[None]:
+    """No plans from disk: those need no kernels to be traced."""
+    with bp.config(plan_files=False):
+        yield
 
 
 @pytest.fixture
