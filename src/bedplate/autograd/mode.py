@@ -15,18 +15,16 @@ class _Mode:
     """Sets recording inside a `with` block or a decorated function, in this thread only."""
 
     recording = True
-
-    def __init__(self) -> None:
-        self._before: list[bool] = []
+    _before: Any = None  # (what held before, the same of the block around it), for blocks in blocks
 
     def __enter__(self) -> None:
         state = LOCAL.state
-        self._before.append(state.recording)
+        self._before = state.recording, self._before
         state.recording = self.recording
         state.cuts += not self.recording
 
     def __exit__(self, *_: object) -> None:
-        LOCAL.state.recording = self._before.pop()
+        LOCAL.state.recording, self._before = self._before
 
     def __call__(self, function: F) -> F:
         @functools.wraps(function)

@@ -22,10 +22,6 @@ def collected(nodes: list[Node]) -> Signature | None:
              reference device, or nodes that no wanted one needs
     cost     about 1 us a node
     """
-    if len(nodes) == 1:
-        signature = _of_one(nodes[0])
-        if signature is not None:
-            return signature
     drop_unheld(nodes)
     walk = _Walk()
     for root in nodes:
@@ -38,26 +34,26 @@ def collected(nodes: list[Node]) -> Signature | None:
     return Signature.of_parts(walk.parts, walk.order, held)
 
 
-def _of_one(node: Node) -> Signature | None:
-    """The graph of one op on two values, or one, that are there: the same key, sooner."""
-    inputs, op = node.inputs, node.op
+def key_of_one(node: Node) -> Any:
+    """The key of the graph of one op on one or two values that are there: as a walk would make it,
+    sooner; None for any other node."""
+    inputs = node.inputs
     if len(inputs) == 2:
         a, b = inputs
         if a is b or b.block is None or b.op.name == "constant":
             return None
-        given = ((a.shape, a.dtype), (b.shape, b.dtype))
-        sources: tuple[int, ...] = (0, 1)
+        given, sources = ((a.shape, a.dtype), (b.shape, b.dtype)), (0, 1)
     elif len(inputs) == 1:
-        (a,) = inputs
+        a = inputs[0]
         given, sources = ((a.shape, a.dtype),), (0,)
     else:
         return None
+    op = node.op
     if a.block is None or a.op.name == "constant" or not _is_plain(node):
         return None
     attributes = node.attributes
     key = attributes_key(attributes) if attributes else ()
-    parts = (*given, (op, sources, key, node.shape, node.dtype))
-    return Signature.of_key((parts, (len(inputs),)), [*inputs, node], [node], list(inputs), [])
+    return (*given, (op, sources, key, node.shape, node.dtype)), (len(inputs),)
 
 
 def _is_plain(node: Node) -> bool:

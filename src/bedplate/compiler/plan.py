@@ -25,7 +25,7 @@ from bedplate.compiler.memory_plan import plan_memory
 from bedplate.compiler.merge import merged_tasks
 from bedplate.compiler.passes.pipeline import Step, run_passes
 from bedplate.compiler.schedule import allow_overwriting, checked_regions, schedule
-from bedplate.config import config
+from bedplate.config import config, settings_of
 from bedplate.devices.cpu.runner import NativePlan, Slot, Task
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
@@ -37,6 +37,7 @@ from bedplate.observer import hooks
 ARENA, ERRORS, FIRST_INPUT = 0, 1, 2
 ERROR_WORDS = 8
 LineOf = Callable[[Node], str]
+_settings = settings_of("check", "debug")
 _bits_of, _word_of = struct.Struct("d").pack, struct.Struct("q").unpack
 
 
@@ -99,7 +100,8 @@ class Plan:
         line     names the user's line of a node that failed
         raises   IndexError if an index was out of range, LinAlgError
         """
-        outputs = allocate_all(self.output_bytes)
+        sizes = self.output_bytes
+        outputs = [allocate(sizes[0])] if len(sizes) == 1 else allocate_all(sizes)
         bound = self.spare.pop() if self.spare else Bound(self.native.n_slots)
         slots, errors = bound.slots, bound.errors
         arena = None
@@ -116,9 +118,10 @@ class Plan:
         for number in scalars:
             slots[position] = double_bits(number)
             position += 1
-        if config.check:
+        check, debug = _settings()
+        if check:
             self._run_watched(slots, [*inputs, *outputs, arena], errors, line)
-        elif self.has_host_tasks or self.native.is_watched():
+        elif self.has_host_tasks or debug or hooks.run is not None:
             self.launch(slots, errors, line)
         else:
             self.native.run_at(bound.address)

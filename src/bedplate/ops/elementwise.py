@@ -156,7 +156,9 @@ def rule(name: str, accepted: tuple[DType, ...], result: Result) -> Callable[...
         first = inputs[0]
         shape = first.shape
         dtype = first.dtype
-        for other in inputs[1:]:
+        for other in inputs:
+            if other is first:
+                continue
             if other.dtype is not dtype:
                 refuse_inputs(DTypeError, name, "the dtypes differ", inputs)
             if other.shape != shape:
@@ -298,6 +300,7 @@ def binary(
                 raise
 
         function.op = op  # type: ignore[attr-defined]
+        function.accepted = accepted  # type: ignore[attr-defined]
         function.__signature__ = by_place(declared)  # type: ignore[attr-defined]
         return function
 

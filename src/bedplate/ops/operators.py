@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bedplate.graph.node import Node
+from bedplate.graph.node import NO_ATTRIBUTES, Node
 from bedplate.ops.build import is_number
 from bedplate.ops.complex_numbers import parts as complex_parts
 from bedplate.ops.indexing import slices as indexing
@@ -35,8 +35,13 @@ def _is_operand(other: Any) -> bool:
 
 def _direct(function: Any) -> Any:
     """The method for `self op other`, which leaves to Python what is no operand."""
+    op, accepted = getattr(function, "op", None), getattr(function, "accepted", ())
 
     def method(self: Any, other: Any) -> Any:
+        if type(other) is type(self) and accepted:  # what the function would do, sooner
+            dtype = self.dtype
+            if dtype is other.dtype and dtype in accepted:
+                return self._apply(op, (self, other), NO_ATTRIBUTES)
         try:
             return function(self, other)
         except TypeError:

