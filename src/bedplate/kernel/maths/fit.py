@@ -33,6 +33,33 @@ def interpolate(function: Function, low: Any, high: Any, degree: int) -> list[An
     return newton_to_powers(points, divided_differences(points, values))
 
 
+def weighed(function: Function, weight: Function, low: Any, high: Any, degree: int) -> list[Any]:
+    """The coefficients of the polynomial whose greatest error times `weight` is least, nearly.
+
+    Least squares at many Chebyshev nodes; where the error is large its square counts more in
+    the next round (Lawson 1961).
+    """
+    low, high, count = mpf(low), mpf(high), 25 * degree
+    nodes = [mp.cos(mp.pi * (2 * k + 1) / (2 * count)) for k in range(count)]
+    points = [(low + high) / 2 + (high - low) / 2 * node for node in nodes]
+    weights = [weight(point) for point in points]
+    values = [function(point) * w for point, w in zip(points, weights, strict=True)]
+    rows = [[w * p**k for k in range(degree + 1)] for p, w in zip(points, weights, strict=True)]
+    shares, found = [mpf(1)] * count, []
+    for _ in range(40):
+        scales = [mp.sqrt(share) for share in shares]
+        matrix = mp.matrix([[e * s for e in row] for row, s in zip(rows, scales, strict=True)])
+        right = mp.matrix([v * s for v, s in zip(values, scales, strict=True)])
+        found = list(mp.lu_solve(matrix.T * matrix, matrix.T * right))
+        errors = [abs(mp.fdot(row, found) - value) for row, value in zip(rows, values, strict=True)]
+        shares = [
+            share * (error / max(errors) + mpf("1e-3"))
+            for share, error in zip(shares, errors, strict=True)
+        ]
+        shares = [share * count / mp.fsum(shares) for share in shares]
+    return found
+
+
 def divided_differences(points: list[Any], values: list[Any]) -> list[Any]:
     table = list(values)
     for level in range(1, len(points)):
@@ -108,6 +135,14 @@ def log_complement(x: Any) -> Any:  # log2(erfc(x)) / x
     return mp.log(mp.erfc(x), 2) / x
 
 
+def normal_tail(t: Any) -> Any:  # 1 - Phi(t)
+    return mp.erfc(t / mp.sqrt(2)) / 2
+
+
+def log_normal_tail(t: Any) -> Any:  # (log2(1 - Phi(t)) + 1) / t
+    return (mp.log(normal_tail(t), 2) + 1) / t
+
+
 def power_of_two(f: Any) -> Any:  # (2^f - 1) / f
     return mp.expm1(f * mp.log(2)) / f if f else mp.log(2)
 
@@ -168,6 +203,9 @@ def main() -> None:
             if degree is not None:
                 coefficients = interpolate(function, low, high, degree)
                 print_row(f"{name}_{suffix}", coefficients, dtype, meaning)
+    tail = weighed(log_normal_tail, lambda t: t * normal_tail(t), 0, "5.5", 7)
+    meaning = "(log2(1 - Phi(t)) + 1) / t in t, 0 <= t <= 5.5; errors times 1 - Phi(t) are even"
+    print_row("NORMAL_TAIL_LOG_32", tail, np.float32, meaning)
     print_constants()
 
 

@@ -11,6 +11,7 @@ from bedplate import kernel as language
 from bedplate.dtypes import FLOATS
 from bedplate.errors import ShapeError
 from bedplate.kernel import maths
+from bedplate.kernel.maths import error_function
 from bedplate.ops.build import Value, as_type, normalised_axis, number
 from bedplate.ops.complex_numbers.parts import conj
 from bedplate.ops.elementwise import INEXACT, NUMBERS, in_float32, rounded_once, unary
@@ -154,8 +155,8 @@ def gelu_exact_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[An
 
 
 @unary(
-    reference=lambda x: x * 0.5 * (1 + _erf(x * SQRT_HALF)),
-    emit=lambda t, x: x * 0.5 * (1 + maths.erf(x * SQRT_HALF)),
+    reference=lambda x: np.maximum(x, -GELU_FLAT) * 0.5 * (1 + _erf(x * SQRT_HALF)),
+    emit=lambda t, x: error_function.gelu(x),
     gradient=gelu_exact_gradient,
     samples=one(),
 )
