@@ -96,4 +96,4 @@ def keep(rows: list[Row]) -> Path:
 
 def kept_files() -> list[Path]:
     """The kept files, the newest first."""
-    return sorted(RESULTS.glob("*.json"), key=lambda path: path.stem[-10:], reverse=True)
+    return sorted(RESULTS.glob("*-????-??-??.json"), key=lambda path: path.stem[-10:], reverse=True)

@@ -31,7 +31,7 @@ from benchmarks.peer import PEERS, Peer, PeerError, Process
 from benchmarks.report import shown
 
 ON = "bedplate-jit"
-COMPILER = {name: "0" for name in ("fusion", "folding", "cse", "algebra", "merging")}
+FUSION = {name: "0" for name in ("fusion", "folding", "cse", "algebra")}
 # what both sides may differ by, relative to the largest value: roundings in another order
 ROUNDING = 1e-4
 PEERS["plain"] = Peer("plain_peer", is_ours=True)
@@ -57,10 +57,12 @@ class Switch:
         return {f"BEDPLATE_{key.upper()}": value for key, value in self.off.items()}
 
 
-FUSION = {key: COMPILER[key] for key in ("fusion", "folding", "cse", "algebra")}
 SWITCHES = (
     Switch("fusion, folding", "train/demo", FUSION, 1.4),
     Switch("fusion, folding", "train/64-2-128", FUSION, 1.4),
+    Switch("fusion, folding", "train/256-4-256", FUSION),
+    Switch("fusion, folding", "dispatch/mlp-step-jit", FUSION),
+    Switch("fusion, folding", "optimiser/adamw-2048x2048", FUSION),
     Switch("fusion, folding", "elementwise/chain-3e7", FUSION, 2.0),
     Switch("fusion, folding", "elementwise/chain-1e6", FUSION),
     Switch("fusion, folding", "reduce/rmsnorm-fwdbwd", FUSION),
