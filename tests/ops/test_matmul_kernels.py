@@ -156,6 +156,34 @@ def test_narrow_floats(name, shape, order):
     check(a, b, product(a, b), rounding=2.0**-8 if name == "bfloat16" else 2.0**-11)
 
 
+PAIR_SHAPES = [
+    (1, 1, 1), (1, 33, 70), (3, 64, 40), (17, 95, 33), (70, 1, 9), (70, 129, 100), (70, 4500, 40),
+    (66, 4097, 33), (90, 31, 1), (70, 0, 5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", PAIR_SHAPES, ids=str)
+@pytest.mark.parametrize("a_layout", ["rows", "columns", "general"])
+@pytest.mark.parametrize("b_layout", ["rows", "columns", "general"])
+def test_pairs_of_bfloat16_give_the_bits_of_single_ones(shape, a_layout, b_layout, monkeypatch):
+    rows, depth, columns = shape
+    dtype = dtypes.bfloat16.numpy
+    a = LAYOUTS[a_layout](numbers(28, rows, depth).astype(dtype))
+    b = LAYOUTS[b_layout](numbers(29, depth, columns).astype(dtype))
+    outs = []
+    for in_pairs in (False, True):
+        monkeypatch.setattr(matmul_lower, "goes_in_pairs", lambda on=in_pairs: on)
+        outs.append(product(a, b))
+    np.testing.assert_array_equal(*outs)
+
+
+def test_subnormal_numbers_count_when_the_dot_instruction_is_off():
+    a = np.full((3, 4), 2.0**-130).astype(dtypes.bfloat16.numpy)
+    b = np.full((4, 5), 2.0**100).astype(dtypes.bfloat16.numpy)
+    with config(bfloat16_dot=False):
+        assert (product(a, b).astype(np.float32) == 2.0**-28).all()
+
+
 @pytest.mark.parametrize("dtype", [d.numpy for d in dtypes.INTEGERS], ids=str)
 @pytest.mark.parametrize("shape", [(5, 40, 33), (50, 300, 70)], ids=str)
 def test_integers_wrap(dtype, shape):
@@ -348,8 +376,10 @@ PATHS = {
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("a_layout", LAYOUTS)
 @pytest.mark.parametrize("b_layout", LAYOUTS)
-@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "bfloat16 in pairs"])
 def test_kernels_read_and_write_nothing_outside(path, a_layout, b_layout, name, monkeypatch):
+    name, _, in_pairs = name.partition(" ")
+    monkeypatch.setattr(matmul_lower, "goes_in_pairs", lambda: bool(in_pairs))
     for setting, value in PATHS[path].items():
         monkeypatch.setattr(
             matmul_skinny if setting == "MAX_ROWS" else matmul_lower, setting, value

@@ -47,7 +47,7 @@ MAX_REPORT = 200  # lines
 MAX_REPLAYS = 8  # of one specialisation, which differ in what they met outside
 _settings = settings_of(
     "jit", "check", "fusion", "merging", "tiling", "layout", "folding", "cse", "algebra",
-    "accumulate",
+    "accumulate", "bfloat16_dot",
 )  # fmt: skip
 
 

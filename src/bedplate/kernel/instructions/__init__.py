@@ -6,6 +6,7 @@ from bedplate.kernel.instructions import (
     bits,
     calls,
     convert,
+    dots,
     floats,
     memory,
     statements,
@@ -14,6 +15,7 @@ from bedplate.kernel.instructions import (
 from bedplate.kernel.instructions.operation import OPERATIONS, Operation
 
 __all__ = [
-    "OPERATIONS", "Operation", "arithmetic", "atomics", "bits", "calls", "convert", "floats",
+    "OPERATIONS", "Operation", "arithmetic", "atomics", "bits", "calls", "convert", "dots",
+    "floats",
     "memory", "statements", "vectors",
 ]  # fmt: skip

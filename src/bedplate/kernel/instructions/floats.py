@@ -160,12 +160,12 @@ def _round_fraction(exact: Any, digits: int) -> float:
         return sign * float("inf")
 
 
-def _fma(a: Any, b: Any, c: Any) -> Any:
+def fused(a: Any, b: Any, c: Any) -> Any:
     lanes = zip(np.ravel(a), np.ravel(b), np.ravel(c), strict=True)
     return np.array([_exact_fma(*lane) for lane in lanes], a.dtype).reshape(np.shape(a))
 
 
-define("fma", _intrinsic("fma"), meaning(_fma))
+define("fma", _intrinsic("fma"), meaning(fused))
 
 
 # x * 2^n with one rounding: an instruction of AVX-512, two products elsewhere

@@ -32,11 +32,17 @@ def cast(x: Any, type_: Type) -> Value:
 
 
 def bitcast(x: Value, type_: Type) -> Value:
-    """The same bits as another type of the same width; a vector keeps its lanes."""
+    """The same bits as another type of the same width.
+
+    A vector keeps its lanes, or becomes the vector type that is given; of two elements that
+    become one, the first is the lower half.
+    """
     if not isinstance(x, Value):
         raise failure("bitcast needs a value", "constant(T, x)", value=x)
-    target = with_element(x.type, type_.scalar)
-    if target.bits != x.type.bits or x.type.is_pointer or target.is_pointer or target.bits == 1:
+    target = type_ if x.type.lanes and type_.lanes else with_element(x.type, type_.scalar)
+    width = x.type.bits * max(x.type.lanes, 1)
+    is_word = not (x.type.is_pointer or target.is_pointer or 1 in (x.type.bits, target.bits))
+    if target.bits * max(target.lanes, 1) != width or not is_word:
         raise failure(f"bitcast to {type_}", f"a number of {x.type.bits} bits", value=x)
     return x if target is x.type else tracer().emit("bitcast", target, (x,))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bedplate.kernel.context import failure, tracer
-from bedplate.kernel.types import i32, i64, u32, u64
+from bedplate.kernel.types import f32, i32, i64, u32, u64, with_element
 from bedplate.kernel.values import Value, arithmetic, as_value, pair
 
 
@@ -30,6 +30,21 @@ def fma(a: Any, b: Any, c: Any) -> Value:
     _floats("fma", widest)
     operands = tuple(as_value(x, widest.type, "an operand of fma") for x in (a, b, c))
     return tracer().emit("fma", widest.type, operands)
+
+
+def bfloat16_dot(a: Value, b: Value, c: Value) -> Value:
+    """c + upper(a) * upper(b) + lower(a) * lower(b) in float32; each word holds two bfloat16.
+
+    Each product is added with one rounding, the upper halves first. Where the processor has an
+    instruction for it, subnormal numbers count as zeros.
+
+    a, b    vectors of u32
+    c       a vector of f32 with as many lanes
+    """
+    a, b = pair("bfloat16_dot", a, b)
+    if a.type.scalar is not u32 or not isinstance(c, Value) or c.type != with_element(a.type, f32):
+        raise failure("bfloat16_dot needs pairs", "u32, u32 and f32, equal lanes", a=a, b=b, c=c)
+    return tracer().emit("bfloat16_dot", c.type, (a, b, c))
 
 
 def minimum(a: Any, b: Any) -> Value:

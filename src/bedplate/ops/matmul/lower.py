@@ -22,14 +22,14 @@ from typing import Any
 
 from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.devices.cpu.workers import n_workers
-from bedplate.kernel import Kernel
+from bedplate.kernel import Kernel, bf16
 from bedplate.memory.classes import ALIGNMENT
 from bedplate.ops.matmul import pack as matmul_pack
 from bedplate.ops.matmul import skinny as matmul_skinny
 from bedplate.ops.matmul import tiled as matmul_tiled
 from bedplate.ops.matmul.problem import Problem, make_problem
 from bedplate.ops.matmul.task import Variant
-from bedplate.ops.matmul.tiles import accumulator, element, tiles
+from bedplate.ops.matmul.tiles import accumulator, element, goes_in_pairs, tiles
 
 # A packed copy of a is made for at most this much at a time, so that it needs no second a.
 PACKED_BYTES = 64 << 20
@@ -96,6 +96,9 @@ class _Product:
         self.epilogue, self.whole, self.problem = epilogue, whole, problem
         self.accumulate = accumulator(a.dtype)
         self.types = tuple(element(view.dtype) for view in (a, b, out))
+        # steps over k: bfloat16 may go two by two
+        self.pairs = self.types[:2] == (bf16, bf16) and goes_in_pairs()
+        self.words = ceil_divide(problem.depth, 2) if self.pairs else problem.depth
         cut = tiles(self.accumulate)
         self.cut = dataclasses.replace(cut, vectors=1) if problem.columns <= cut.lanes else cut
 
@@ -110,7 +113,7 @@ class _Product:
         a_layout = "along" if problem.a_k == 1 else "other"
         variant = self._variant(a_layout, "across" if across else "along", copy_a=copy_a)
         blocks = matmul_skinny.n_blocks(problem, lanes, self.types[1].itemsize, n_workers())
-        deep = (problem.depth // 16 + 1) * 16 if copy_a else 0
+        deep = (self.words // 16 + 1) * 16 if copy_a else 0
         width = ceil_divide(ceil_divide(problem.columns, lanes), blocks) * lanes
         part = _Part(0, problem.n_products, 0, problem.rows)
         self._enter(
@@ -127,7 +130,7 @@ class _Product:
                 source = self._pack(variant, part)
             first = (part.first_batch * problem.rows + part.first_row) * problem.columns
             partial, writes = moved(self.out, first), [self.out.buffer]
-            if problem.depth > cut.depth and variant.out is not self.accumulate:
+            if self.words > cut.depth and variant.out is not self.accumulate:
                 # between depth blocks the sums rest unrounded
                 partial = self.builder.temp(part.n_batches * part.rows * problem.columns * size)
                 writes.append(partial)
@@ -141,7 +144,7 @@ class _Product:
         return Variant(
             a, b, self.accumulate, out, a_layout, b_layout, len(self.problem.batch),
             self.whole.is_split and has_epilogue, has_epilogue or out is not self.accumulate,
-            copy_a, self.problem is not self.whole, self.problem.rows == 1,
+            copy_a, self.problem is not self.whole, self.problem.rows == 1, self.pairs,
         )  # fmt: skip
 
     def _enter(
@@ -215,7 +218,7 @@ class _Product:
         problem, cut = self.problem, self.cut
         if not a_packed:
             return [_Part(0, problem.n_products, 0, problem.rows)]
-        row_bytes = self.accumulate.itemsize * max(problem.depth, 1)
+        row_bytes = self.accumulate.itemsize * max(self.words, 1)
         rows = max(PACKED_BYTES // row_bytes // cut.rows, 1) * cut.rows
         if rows >= problem.rows:
             each = max(rows // problem.rows, 1)
@@ -232,7 +235,7 @@ class _Product:
     def _pack(self, variant: Variant, part: _Part) -> Any:
         """Enter the launch that packs rows of a; gives the packed copy."""
         problem, cut = self.problem, self.cut
-        deep = ceil_divide(problem.depth, cut.lanes) * cut.lanes
+        deep = ceil_divide(self.words, cut.lanes) * cut.lanes
         n_tiles = ceil_divide(part.rows, cut.rows)
         size = part.n_batches * n_tiles * cut.rows * deep * self.accumulate.itemsize
         packed = self.builder.temp(size)
@@ -245,7 +248,7 @@ class _Product:
         read_bytes = part.n_batches * part.rows * problem.depth * variant.a.itemsize
         self.builder.launch(
             matmul_pack.pack_kernel(
-                kind, variant.a, self.accumulate, cut.rows, cut.lanes, variant.rank
+                kind, variant.a, variant.packed, cut.rows, cut.lanes, variant.rank
             ),
             words, matmul_pack.n_pack_items(n_tiles, part.n_batches), reads=[self.a.buffer],
             writes=[packed], nbytes=size + read_bytes, name="matmul_pack",

@@ -16,17 +16,21 @@ and written once. Three layouts:
     across    neighbours across are neighbours in memory: rows are copied
     along     neighbours along k are: blocks of lanes x lanes are transposed in registers
     general   neither: gathered
+
+Where the target holds words (u32), each takes two k's of bfloat16 for the dot instruction: the
+earlier in its upper half, which is added first, a zero where the second does not exist.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bedplate.kernel import (
     Type,
     Value,
+    bitcast,
     cast,
     element,
     gather,
@@ -43,6 +47,9 @@ from bedplate.kernel import (
     shuffle,
     store,
     tail_mask,
+    u16,
+    u32,
+    vec,
     when,
     word_int,
     word_pointer,
@@ -152,53 +159,119 @@ def emit_pack_rows(
     panel_size: Any, lanes: int,
 ) -> None:  # fmt: skip
     """Stage the packing of several whole panels side by side whose rows are contiguous."""
-    accumulate = element(target.type)
-    for k in loop(depth):
-        row = source + k * along
+    for row, places in _turns(target, depth):
         for panel in loop(n_panels):
-            for v in range(0, width, lanes):
-                keep = None if v + lanes <= width else tail_mask(width - v, lanes)
-                # rows are far apart, which no hardware prefetcher follows
-                prefetch(row + along * PREFETCH_ROWS + panel * width + v)
-                elements = cast(load(row + panel * width + v, lanes, mask=keep), accumulate)
-                store(target + panel * panel_size + k * width + v, elements, mask=keep)
+            there = [source + k * along + panel * width for k in places]
+            _pack_row(there, target + panel * panel_size + row * width, width, along, lanes)
+
+
+def _pack_row(there: list[Value], target: Value, width: int, along: Value, lanes: int) -> None:
+    """One row of a panel, from one row of the source or two."""
+    type_ = element(target.type)
+    pairs = type_ is u32 and width % (2 * lanes) == 0
+    unit = 2 * lanes if pairs else lanes
+    for v in range(0, width, unit):
+        keep = None if v + unit <= width else tail_mask(width - v, unit)
+        for at in there:
+            # rows are far apart, which no hardware prefetcher follows
+            prefetch(at + along * (PREFETCH_ROWS * len(there)) + v)
+        elements = [load(at + v, unit, mask=keep) for at in there]
+        if not pairs:
+            store(target + v, joined(elements, type_), mask=keep)
+            continue
+        for n, words in enumerate(interleaved(elements)):
+            store(target + v + n * lanes, words)
+
+
+def _turns(target: Value, depth: Value) -> Iterator[tuple[Value, list[Value]]]:
+    """Each row of a panel, and the one or two k's that it takes, in staged loops."""
+    if element(target.type) is not u32:
+        for k in loop(depth):
+            yield k, [k]
+        return
+    for row in loop(depth // 2):
+        yield row, [row * 2, row * 2 + 1]
+    with when(depth % 2 == 1):
+        yield depth // 2, [depth - 1]
+
+
+def joined(values: Sequence[Value], type_: Type) -> Value:
+    """One value as `type_`; for words, one or two bfloat16: the first in the upper half."""
+    if type_ is not u32:
+        return cast(values[0], type_)
+    upper, *lower = (cast(bitcast(value, u16), u32) for value in values)
+    return upper << 16 | lower[0] if lower else upper << 16
+
+
+def interleaved(values: Sequence[Value]) -> list[Value]:
+    """As `joined` for words, of twice as many lanes: two vectors of words."""
+    first, *others = (bitcast(value, u16) for value in values)
+    second = others[0] if others else first ^ first
+    lanes = first.type.lanes
+    halves = (range(lanes // 2), range(lanes // 2, lanes))
+    mixed = [shuffle(second, first, [n for c in half for n in (c, lanes + c)]) for half in halves]
+    return [bitcast(each, vec(u32, lanes // 2)) for each in mixed]
+
+
+def exchanged(words: Value) -> Value:
+    """Words with their halves exchanged."""
+    return words << 16 | words >> 16
 
 
 def _pack_across(
     kind: str, source: Value, across: Value, along: Value, valid: Value, depth: Value,
     target: Value, width: int, lanes: int, keep: Any,
 ) -> None:  # fmt: skip
-    accumulate = element(target.type)
+    type_ = element(target.type)
     mask = tail_mask(valid, lanes) if keep is None else tail_mask(valid, lanes) & keep
     if kind == "general":
-        places = iota(i64, lanes) * across
-        for k in loop(depth):
-            row = gather(source + k * along, places, mask)
-            store(target + k * width, cast(row, accumulate), mask=keep)
+        apart = iota(i64, lanes) * across
+        for row, places in _turns(target, depth):
+            elements = [gather(source + k * along, apart, mask) for k in places]
+            store(target + row * width, joined(elements, type_), mask=keep)
         return
     with when(valid >= lanes):
-        for k in loop(depth):
-            row = load(source + k * along, lanes, mask=keep)
-            store(target + k * width, cast(row, accumulate), mask=keep)
+        for row, places in _turns(target, depth):
+            elements = [load(source + k * along, lanes, mask=keep) for k in places]
+            store(target + row * width, joined(elements, type_), mask=keep)
     with otherwise():
-        for k in loop(depth):
-            row = load(source + k * along, lanes, mask=mask)
-            store(target + k * width, cast(row, accumulate), mask=keep)
+        for row, places in _turns(target, depth):
+            elements = [load(source + k * along, lanes, mask=mask) for k in places]
+            store(target + row * width, joined(elements, type_), mask=keep)
 
 
 def _pack_along(
     source: Value, across: Value, valid: Value, depth: Value, target: Value, width: int,
     lanes: int, first: int, count: int,
 ) -> None:  # fmt: skip
-    accumulate = element(target.type)
+    type_ = element(target.type)
     rows = [source + minimum(valid - 1, first + n) * across for n in range(count)]
     keep = None if count == lanes else tail_mask(count, lanes)
-    spare = [zeros(accumulate, lanes)] * (lanes - count)
+    spare = [zeros(type_, lanes)] * (lanes - count)
+    if type_ is u32:
+        _pack_pairs_along(rows, depth, target, width, spare, keep)
+        return
     for k in loop(0, depth, lanes):
         mask = tail_mask(depth - k, lanes)
-        block = [cast(load(row + k, lanes, mask=mask), accumulate) for row in rows]
+        block = [cast(load(row + k, lanes, mask=mask), type_) for row in rows]
         for n, column in enumerate(transpose(block + spare)):
             store(target + (k + n) * width, column, mask=keep)
+
+
+def _pack_pairs_along(
+    rows: list[Value], depth: Value, target: Value, width: int, spare: list[Value], keep: Any
+) -> None:
+    """Pairs are transposed as the words that they are in memory, and turned round."""
+    lanes = len(rows) + len(spare)
+    whole = depth // 2
+    for k in loop(0, whole, lanes):
+        mask = tail_mask(whole - k, lanes)
+        block = [load(cast(row + k * 2, ptr(u32)), lanes, mask=mask) for row in rows]
+        for n, column in enumerate(transpose(block + spare)):
+            store(target + (k + n) * width, exchanged(column), mask=keep)
+    with when(depth % 2 == 1):
+        for n, row in enumerate(rows):
+            store(target + whole * width + n, joined([load(row + (depth - 1))], u32))
 
 
 # words of the packing task; batch dimensions follow as pairs (size, stride)

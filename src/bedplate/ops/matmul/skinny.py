@@ -42,8 +42,6 @@ from bedplate.kernel import (
     f32,
     gather,
     host,
-    i16,
-    i32,
     i64,
     iota,
     kernel,
@@ -56,11 +54,13 @@ from bedplate.kernel import (
     splat,
     store,
     tail_mask,
+    u16,
+    u32,
     when,
     word_int,
     zeros,
 )
-from bedplate.ops.matmul.pack import transpose
+from bedplate.ops.matmul.pack import exchanged, interleaved, joined, transpose
 from bedplate.ops.matmul.problem import Problem
 from bedplate.ops.matmul.task import (
     COLUMN_BLOCKS,
@@ -146,7 +146,10 @@ class _Job:
 
     sums     one row for each row of a, `stride` apart
     step     rows of b that are added to the sums at a time
+    vectors  of each of them
+    block    elements of a row of a that its copy keeps together
     copy     a, if it was copied
+    each     k's of one step: two if they go in pairs, and then `step` and `side` count pairs
     side     elements of a column of b that are transposed at a time
     """
 
@@ -158,9 +161,12 @@ class _Job:
         # one line more than the width: rows a power of two apart would meet in the first cache
         self.sums, self.stride = item.scratch, width + lanes
         self.b = item.b + first * item.b_column
-        self.step = rows_at_a_time() if variant.b_layout == "across" else lanes
-        self.has_pairs = variant.b.is_narrow_float
-        self.side = 2 * lanes if self.has_pairs else lanes
+        self.block = rows_at_a_time() if variant.b_layout == "across" else lanes
+        self.vectors = 2 if variant.pairs and variant.b_layout == "across" else 1
+        self.step = self.block // self.vectors
+        self.each = 2 if variant.pairs else 1
+        has_halves = variant.b.is_narrow_float and not variant.pairs
+        self.side = 2 * lanes if has_halves else lanes
         if variant.copy_a:
             self._copy_a()
 
@@ -171,7 +177,10 @@ class _Job:
         there are rows come from the second cache or the third (48 x 4096 x 4096: 10.6 ms).
         """
         item, lanes = self.item, self.lanes
-        self.copy = self.sums + item.rows * self.stride
+        self.copy = cast(self.sums + item.rows * self.stride, ptr(self.variant.packed))
+        if self.variant.pairs:
+            self._copy_pairs_of_a()
+            return
         places = iota(i64, lanes) * item.a_k
         for i in loop(item.rows):
             for k in loop(0, item.depth, lanes):
@@ -183,48 +192,83 @@ class _Job:
                     row = gather(there, places, mask)
                 store(self._a_at(i, k), cast(row, self.variant.accumulate))
 
+    def _copy_pairs_of_a(self) -> None:
+        """As `_copy_a`, two k's in a word."""
+        item, lanes = self.item, self.lanes
+        whole = item.depth // 2
+        apart = iota(i64, lanes) * (item.a_k * 2)
+        for i in loop(item.rows):
+            row = item.a + i * item.a_row
+            for k in loop(0, item.words, lanes):
+                mask = tail_mask(whole - k, lanes)
+                if self.variant.a_layout == "along":
+                    words = exchanged(load(cast(row + k * 2, ptr(u32)), lanes, mask=mask))
+                else:
+                    there = row + k * 2 * item.a_k
+                    words = joined(
+                        [gather(there + item.a_k * n, apart, mask) for n in range(2)], u32
+                    )
+                store(self._a_at(i, k), words)
+            with when(item.depth % 2 == 1):
+                last = load(row + (item.depth - 1) * item.a_k)
+                store(self._a_at(i, whole), joined([last], u32))
+
     def _a_at(self, i: Any, k: Value) -> Value:
         """Where a[i, k] is, and behind it the following elements of the step."""
         if not self.variant.copy_a:
             return self.item.a + i * self.item.a_row + k
-        turn = k % self.step
-        return self.copy + ((k - turn) * self.item.rows + i * self.step + turn)
+        turn = k % self.block
+        return self.copy + ((k - turn) * self.item.rows + i * self.block + turn)
 
     def clear(self) -> None:
         for n in loop(0, self.item.rows * self.stride, self.lanes):
             store(self.sums + n, zeros(self.variant.accumulate, self.lanes))
 
-    def _accumulate(self, k: Value, column: Value, rows_of_b: list[Value]) -> None:
+    def _accumulate(self, k: Value, column: Value, rows_of_b: list[list[Value]]) -> None:
         """sums[i, column ...] += a[i, k + n] * rows_of_b[n], in the order of n, for all i."""
         for i in range(1) if self.variant.one_row else loop(self.item.rows):
             at = self.sums + i * self.stride + column
-            total = self._add(self._a_at(i, k), rows_of_b, load(at, self.lanes))
-            store(at, total)
-
-    def _add(self, a: Value, rows_of_b: list[Value], total: Value) -> Value:
-        """The sums, and a[n] * rows_of_b[n] added in the order of n."""
-        for n, row in enumerate(rows_of_b):
-            total = multiply_add(splat(load(a + n), self.lanes), row, total)
-        return total
+            starts = [at + v * self.lanes for v in range(len(rows_of_b[0]))]
+            totals = [load(start, self.lanes) for start in starts]
+            factors = self._a_at(i, k)
+            for n, row in enumerate(rows_of_b):
+                factor = splat(load(factors + n), self.lanes)
+                totals = [multiply_add(factor, b, c) for b, c in zip(row, totals, strict=True)]
+            for start, total in zip(starts, totals, strict=True):
+                store(start, total)
 
     def multiply_across(self) -> None:
-        depth, step = self.item.depth, self.step
+        depth, step = self.item.depth // self.each, self.step
         whole = depth // step * step
         for k in loop(0, whole, step):
             self._step_across(k, step)
         for k in loop(whole, depth):
             self._step_across(k, 1)
+        if self.variant.pairs:
+            with when(depth < self.item.words):
+                self._step_across(depth, 1, is_single=True)
 
-    def _step_across(self, k: Value, step: int) -> None:
-        """All columns of the block for `step` rows of b."""
-        rows = [self.b + (k + n) * self.item.b_k for n in range(step)]
-        whole = self.valid // self.lanes * self.lanes
-        for column in loop(0, whole, self.lanes):
+    def _step_across(self, k: Value, step: int, is_single: bool = False) -> None:
+        """All columns of the block for `step` rows of b; or pairs of rows, the last single."""
+        parts = range(1 if is_single else self.each)
+        rows = [
+            [self.b + ((k + n) * self.each + m) * self.item.b_k for m in parts] for n in range(step)
+        ]
+        unit = self.vectors * self.lanes
+        whole = self.valid // unit * unit
+        for column in loop(0, whole, unit):
             self._prefetch_rows(k, column, step)
-            self._accumulate(k, column, [self._load(row + column, None) for row in rows])
+            self._accumulate(k, column, [self._load_row(row, column, None) for row in rows])
         with when(whole < self.valid):
-            mask = tail_mask(self.valid - whole, self.lanes)
-            self._accumulate(k, whole, [self._load(row + whole, mask) for row in rows])
+            mask = tail_mask(self.valid - whole, unit)
+            self._accumulate(k, whole, [self._load_row(row, whole, mask) for row in rows])
+
+    def _load_row(self, row: list[Value], column: Value, mask: Any) -> list[Value]:
+        """The vectors of one row of b, or of the two that make a pair, from a column on."""
+        values = [load(at + column, self.vectors * self.lanes, mask=mask) for at in row]
+        if not self.variant.pairs:
+            return [cast(values[0], self.variant.accumulate)]
+        return interleaved(values)
 
     def _prefetch_rows(self, k: Value, column: Value, step: int) -> None:
         """Ask for a longer piece of one of the rows that come next, of each in turn.
@@ -233,18 +277,16 @@ class _Job:
         first. Measured at 1 x 4096 x 4096, 2 threads of Zen 4: 1.80 ms; 1.95 where each step
         asks for its own columns of all rows, 2.15 if into the first cache, 2.05 unasked.
         """
-        unit, line = self.lanes, LINE_BYTES // self.variant.b.itemsize
+        unit, line = self.vectors * self.lanes, LINE_BYTES // self.variant.b.itemsize
         turn = column // unit % step
-        there = self.b + (k + step + turn) * self.item.b_k + (column - turn * unit)
-        for at in range(0, step * unit, line):
-            prefetch(there + at, locality=2)
-
-    def _load(self, at: Value, mask: Any) -> Value:
-        return cast(load(at, self.lanes, mask=mask), self.variant.accumulate)
+        for n in range(self.each):
+            row = self.b + ((k + step + turn) * self.each + n) * self.item.b_k
+            for at in range(0, step * unit, line):
+                prefetch(row + (column - turn * unit) + at, locality=2)
 
     def multiply_along(self) -> None:
-        depth, side, lanes = self.item.depth, self.side, self.lanes
-        whole, unit = depth // side * side, GROUPS * lanes
+        side, lanes, unit = self.side, self.lanes, GROUPS * self.lanes
+        whole = self.item.depth // self.each // side * side
         places = local(i64, unit)
         for first in loop(0, self.width, unit):
             # where each column starts; one that does not exist is read as the last one
@@ -256,32 +298,41 @@ class _Job:
                     columns = [self.b + load(places + (column - first) + n) for n in range(lanes)]
                     for at, rows in self._square(k, columns):
                         self._accumulate(at, column, rows)
-            for k in loop(whole, depth):
+            for k in loop(whole, self.item.words):
                 for column in loop(first, last, lanes):
-                    self._accumulate(k, column, [self._gather(k, column)])
+                    self._accumulate(k, column, [[self._gather(k, column)]])
 
-    def _square(self, k: Value, columns: list[Value]) -> Iterator[tuple[Value, list[Value]]]:
+    def _square(self, k: Value, columns: list[Value]) -> Iterator[tuple[Value, Any]]:
         """Rows of b from where its columns start, as (k, `lanes` rows from there on).
 
         Pairs of 16-bit floats are transposed as if they were words: half the work an element.
         """
         lanes, source = self.lanes, self.variant.b
-        for each in columns:
-            prefetch(each + k + AHEAD_BYTES // source.itemsize, locality=2)
-        if not self.has_pairs:
-            yield k, transpose([self._load(each + k, None) for each in columns])
+        there = [column + k * self.each for column in columns]
+        for at in there:
+            prefetch(at + AHEAD_BYTES // source.itemsize, locality=2)
+        if not source.is_narrow_float:
+            rows = transpose([cast(load(at, lanes), self.variant.accumulate) for at in there])
+            yield k, [[row] for row in rows]
             return
-        words = transpose([load(cast(each + k, ptr(i32)), lanes) for each in columns])
+        words = transpose([load(cast(at, ptr(u32)), lanes) for at in there])
+        if self.variant.pairs:
+            yield k, [[exchanged(word)] for word in words]
+            return
         for first in (0, lanes // 2):
             pairs = [_pair(word, source) for word in words[first : first + lanes // 2]]
-            yield k + 2 * first, [row for pair in pairs for row in pair]
+            yield k + 2 * first, [[row] for pair in pairs for row in pair]
 
     def _gather(self, k: Value, column: Value) -> Value:
-        """`lanes` elements of row k of b, which lie apart."""
+        """`lanes` elements of row k of b, or of a pair of rows, which lie apart."""
         places = iota(i64, self.lanes) * self.item.b_column
         mask = tail_mask(self.valid - column, self.lanes)
-        row = gather(self.b + column * self.item.b_column + k, places, mask)
-        return cast(row, self.variant.accumulate)
+        there = self.b + column * self.item.b_column + k * self.each
+        rows = [gather(there, places, mask)]
+        if self.variant.pairs:
+            mask = mask & splat(k * 2 + 1 < self.item.depth, self.lanes)
+            rows.append(gather(there + 1, places, mask))
+        return joined(rows, self.variant.packed)
 
     def finish(self, emit: Callable[..., Any] | None) -> None:
         """Store the sums: through the epilogue, or cast."""
@@ -314,6 +365,6 @@ class _Job:
 def _pair(words: Value, source: Type) -> tuple[Value, Value]:
     """The two floats of 16 bits that each word holds, the one that stands first first, as f32."""
     if source is bf16:
-        return bitcast(words << 16, f32), bitcast(words & -65536, f32)
-    low, high = (bitcast(cast(half, i16), source) for half in (words, words >> 16))
+        return bitcast(words << 16, f32), bitcast(words & 0xFFFF0000, f32)
+    low, high = (bitcast(cast(half, u16), source) for half in (words, words >> 16))
     return cast(low, f32), cast(high, f32)

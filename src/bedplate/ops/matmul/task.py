@@ -9,7 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bedplate.kernel import Type, Value, cast, fma, word_int, word_pointer
+from bedplate.kernel import (
+    Type,
+    Value,
+    bfloat16_dot,
+    cast,
+    fma,
+    u32,
+    word_int,
+    word_pointer,
+)
 from bedplate.ops.matmul.pack import batch_offset
 from bedplate.ops.matmul.tiles import Tiles
 
@@ -35,6 +44,7 @@ class Variant:
     one_row                 matmul_skinny: a is one row, so no loop goes over its rows
     swapped                 matmul_skinny: a and b are exchanged; the one row is a column of c
     split_rows              rows of several products were merged: the epilogue wants them apart
+    pairs                   bfloat16 goes two by two, as words, through the dot instruction
     finish                  values are cast or go through an epilogue before they are stored
     """
 
@@ -50,6 +60,12 @@ class Variant:
     copy_a: bool = False
     swapped: bool = False
     one_row: bool = False
+    pairs: bool = False
+
+    @property
+    def packed(self) -> Type:
+        """What a packed copy is made of: the accumulator type, or words of two k each."""
+        return u32 if self.pairs else self.accumulate
 
 
 def words_before_epilogue(rank: int) -> int:
@@ -58,7 +74,11 @@ def words_before_epilogue(rank: int) -> int:
 
 @dataclass(slots=True)
 class Item:
-    """What one work item knows while it is staged: pointers and sizes, all run-time values."""
+    """What one work item knows while it is staged: pointers and sizes, all run-time values.
+
+    depth   k's of the product
+    words   steps over them: as many, or half of them where they go in pairs
+    """
 
     args: Value
     batch: Value
@@ -70,6 +90,7 @@ class Item:
     rows: Value
     columns: Value
     depth: Value
+    words: Value
     a_row: Value
     a_k: Value
     b_k: Value
@@ -80,9 +101,10 @@ def open_item(variant: Variant, tiles: Tiles, args: Value, batch: Value, worker:
     """Read the words of the task; pointers lead to the item's product."""
     rows, columns, depth = (word_int(args, w) for w in (ROWS, COLUMNS, DEPTH))
     whole_batch = batch + word_int(args, FIRST_BATCH)
-    a = word_pointer(args, A, variant.accumulate if variant.a_layout == "packed" else variant.a)
+    words = (depth + 1) // 2 if variant.pairs else depth
+    a = word_pointer(args, A, variant.packed if variant.a_layout == "packed" else variant.a)
     if variant.a_layout == "packed":
-        deep = (depth + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
+        deep = (words + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
         n_tiles = (rows + (tiles.rows - 1)) // tiles.rows
         a = a + batch * n_tiles * deep * tiles.rows
     else:
@@ -97,13 +119,15 @@ def open_item(variant: Variant, tiles: Tiles, args: Value, batch: Value, worker:
         args, whole_batch, a, b,
         word_pointer(args, C, variant.out) + first,
         word_pointer(args, PARTIAL, variant.accumulate) + first,
-        scratch, rows, columns, depth,
+        scratch, rows, columns, depth, words,
         *(word_int(args, w) for w in (A_ROW, A_K, B_K, B_COLUMN)),
     )  # fmt: skip
 
 
 def multiply_add(a: Value, b: Value, c: Value) -> Value:
-    """a * b + c: rounded once for floats, modulo 2**bits for integers."""
+    """a * b + c: rounded once for floats, modulo 2**bits for integers; two products of pairs."""
+    if a.type.scalar is u32:
+        return bfloat16_dot(a, b, c)
     return fma(a, b, c) if c.type.is_float else a * b + c
 
 

@@ -17,6 +17,7 @@ rests in memory unrounded. The bits of a row therefore depend on that row, b and
 on M, N, the batch, the cut, the layout of the operands or the number of threads.
 
     accumulates in   float32 for bfloat16, float16 and float32, float64; integers wrap
+    bfloat16         two k's at a time where the processor does that faster (pairs in task.py)
     flops            2 M N K; bound by multiply-adds from about 64 x 64 x 64 on
     bytes            a and b once, c once, plus the packed copies
     source           Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008
@@ -30,6 +31,7 @@ from typing import Any
 from bedplate.kernel import (
     Kernel,
     Value,
+    cast,
     constant,
     i64,
     kernel,
@@ -94,12 +96,12 @@ def _emit_block(
     first_tile, last_tile = tile_range
     first_panel, last_panel = panel_range
     # a depth of 0 takes one turn too: it stores zeros
-    for start in loop(0, maximum(item.depth, 1), tiles.depth):
-        depth = minimum(item.depth - start, tiles.depth)
-        is_last = start + tiles.depth >= item.depth
+    for start in loop(0, maximum(item.words, 1), tiles.depth):
+        depth = minimum(item.words - start, tiles.depth)
+        is_last = start + tiles.depth >= item.words
         for group in loop(first_panel, last_panel, tiles.panels):
             group_end = minimum(group + tiles.panels, last_panel)
-            _pack_group(variant, tiles, item, start, depth, group, group_end)
+            _pack_group(variant, tiles, item, start, group, group_end)
             for block in loop(first_tile, last_tile, tiles.tiles):
                 block_end = minimum(block + tiles.tiles, last_tile)
                 for panel in loop(group, group_end):
@@ -113,17 +115,19 @@ def _emit_block(
 
 
 def _pack_group(
-    variant: Variant, tiles: Tiles, item: Item, start: Value, depth: Value, group: Value,
-    group_end: Value,
-) -> None:  # fmt: skip
+    variant: Variant, tiles: Tiles, item: Item, start: Value, group: Value, group_end: Value
+) -> None:
     """Pack the panels of b that this turn needs: all, or only the last, partial one."""
     kind, size = variant.b_layout, tiles.depth * tiles.columns
-    there = item.b + start * item.b_k
+    step = 2 if variant.pairs else 1
+    there = item.b + start * step * item.b_k
+    depth = minimum(item.depth - start * step, tiles.depth * step)
+    scratch = cast(item.scratch, ptr(variant.packed))
     n_whole = minimum(group_end, item.columns // tiles.columns) - group
     # whole panels of contiguous rows are copied row by row, all panels at a time
     if kind == "across":
         emit_pack_rows(
-            there + group * tiles.columns, item.b_k, n_whole, depth, item.scratch, tiles.columns,
+            there + group * tiles.columns, item.b_k, n_whole, depth, scratch, tiles.columns,
             size, tiles.lanes,
         )  # fmt: skip
     first = group + (n_whole if kind in ("across", "direct") else 0)
@@ -132,7 +136,7 @@ def _pack_group(
         emit_pack(
             "across" if kind == "direct" else kind, there + column * item.b_column,
             item.b_column, item.b_k, item.columns - column, depth,
-            item.scratch + (panel - group) * size, tiles.columns, tiles.lanes,
+            scratch + (panel - group) * size, tiles.columns, tiles.lanes,
         )  # fmt: skip
 
 
@@ -140,7 +144,8 @@ def _panel_of_b(
     variant: Variant, tiles: Tiles, item: Item, start: Value, panel: Value, group: Value
 ) -> tuple[Value, Value]:
     """Where a panel starts, and how far apart its rows are."""
-    packed = item.scratch + (panel - group) * (tiles.depth * tiles.columns)
+    packed = cast(item.scratch, ptr(variant.packed))
+    packed = packed + (panel - group) * (tiles.depth * tiles.columns)
     step = constant(i64, tiles.columns)
     if variant.b_layout != "direct":
         return packed, step
@@ -158,7 +163,7 @@ def _emit_tile(
     first = tile * tiles.rows
     left = item.rows - first
     place = _Place(variant, tiles, item, panel, step, start, depth, is_last, column)
-    deep = (item.depth + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
+    deep = (item.words + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
     place.next_rows = deep * tiles.rows
     if variant.a_layout == "packed":
         place.packed_a = item.a + (tile * deep + start) * tiles.rows

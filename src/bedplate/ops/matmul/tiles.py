@@ -14,6 +14,7 @@ import functools
 from dataclasses import dataclass
 
 from bedplate import dtypes
+from bedplate.config import config
 from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.dtypes import DType
 from bedplate.kernel import Type, f32, f64, from_dtype, host, i32, i64
@@ -56,6 +57,16 @@ def accumulator(dtype: DType) -> Type:
 def element(dtype: DType) -> Type:
     """The kernel type of `dtype` in memory; unsigned ones of 32 and 64 bits as signed."""
     return {dtypes.uint32: i32, dtypes.uint64: i64}.get(dtype) or from_dtype(dtype)
+
+
+def goes_in_pairs() -> bool:
+    """Whether products of bfloat16 take two k's at a time, by the processor's dot instruction.
+
+    It adds the two products in turn, each rounded as a multiply-add rounds, so with the earlier
+    k first the sums are the chains that they are without it; only subnormal numbers count as
+    zeros. All kernels take it or none, so that a row has the same bits in any company.
+    """
+    return config.bfloat16_dot and host().has_fast_bfloat16_dot
 
 
 @functools.cache
