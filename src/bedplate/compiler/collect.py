@@ -22,12 +22,12 @@ def collected(nodes: list[Node]) -> Signature | None:
              reference device, or nodes that no wanted one needs
     cost     about 1 us a node
     """
+    if not nodes or nodes[-1].device.name == "reference":
+        return None
     drop_unheld(nodes)
     walk = _Walk()
-    for root in nodes:
-        if root.block is None and not (root.inputs and walk.enter(root)):
-            return None
-    root = None
+    if not walk.enter(nodes):
+        return None
     held = walk.held(nodes)
     if len(held) < len(walk.made) and not walk.are_all_needed(held):
         return None
@@ -93,13 +93,17 @@ class _Walk:
         self.uses: list[int] = []
         self.made: list[int] = []
 
-    def enter(self, root: Node) -> bool:
-        """Walk over what a node needs, and itself; False if it is nothing for this walk."""
-        parts, order, uses = self.parts, self.order, self.uses
-        number = parts.number
-        stack = [root]
+    def enter(self, nodes: list[Node]) -> bool:
+        """Walk over nodes and what they need; False if something is nothing for this walk."""
+        parts, order, uses, made = self.parts.parts, self.order, self.uses, self.made
+        number, add_leaf = self.parts.number, self.parts.add
+        device = nodes[-1].device
+        stack = nodes[::-1]
         while stack:
             node = stack[-1]
+            if node in number or node.block is not None:
+                stack.pop()
+                continue
             sources: list[int] = []
             for source in node.inputs:
                 at = number.get(source)
@@ -107,20 +111,30 @@ class _Walk:
                     if source.block is None and source.inputs:
                         stack.append(source)
                         break
-                    at = parts.add(source, [])
+                    at = add_leaf(source, [])
                     order.append(source)
                     uses.append(0)
+                uses[at] += 1
                 sources.append(at)
             else:
                 stack.pop()
-                if node not in number:
-                    if not _is_plain(node):
-                        return False
-                    for at in sources:
-                        uses[at] += 1
-                    self.made.append(parts.add(node, sources))
-                    order.append(node)
-                    uses.append(0)
+                op, attributes = node.op, node.attributes
+                if (
+                    not sources
+                    or node.device is not device
+                    or op.n_outputs > 1
+                    or (op.name == "output")
+                ):
+                    return False
+                number[node] = at = len(order)
+                key = attributes_key(attributes) if attributes else ()
+                parts.append((op, tuple(sources), key, node.shape, node.dtype))
+                made.append(at)
+                order.append(node)
+                uses.append(0)
+                continue
+            for at in sources:  # it is looked at again once that input is known
+                uses[at] -= 1
         return True
 
     def held(self, nodes: list[Node]) -> list[int]:
@@ -133,7 +147,7 @@ class _Walk:
         for node in nodes:
             if node.block is None:
                 uses[number[node]] += 1
-        last = number.get(nodes[-1]) if nodes else None
+        last = number.get(nodes[-1])
         node = None  # the loop above leaves its last
         count, own = sys.getrefcount, _OWN_REFERENCES
         return [at for at in self.made if count(order[at]) > uses[at] + own or at == last]

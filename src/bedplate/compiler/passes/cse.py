@@ -31,11 +31,16 @@ def identity_key(node: Node) -> tuple[Any, ...]:
     )
 
 
+_EQUAL = frozenset((float, bool))  # types whose values may be equal and yet another value
+
+
 def attributes_key(attributes: dict[str, Any]) -> tuple[Any, ...]:
     """The attributes as a hashable value that tells 0.0 from -0.0, 1 from True, NaN from NaN."""
     if not attributes:
         return ()
-    return tuple([(name, _exact(value)) for name, value in attributes.items()])
+    return tuple(
+        [(n, _exact(value) if type(value) in _EQUAL else value) for n, value in attributes.items()]
+    )
 
 
 def _exact(value: Any) -> Any:
