@@ -32,9 +32,9 @@ from bedplate.ops.convolution.windows import lifted
 from bedplate.ops.matmul.tiles import accumulator
 
 Triple = tuple[int, ...]
-ITEMS_PER_WORKER = 8
+ITEMS_PER_WORKER = 32
 # each item reads all gradients of its output channels
-WEIGHT_ITEMS_PER_WORKER = 4
+WEIGHT_ITEMS_PER_WORKER = 8
 # A tile's places and its transposition take about as long as so many steps of 28 multiply-adds.
 LEAST_DEPTH = 24
 
