@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ LONG_SECONDS, LONG_ROUNDS = 1.0, 3
 # a peer so many times slower than the fastest, with turns of more than so many seconds, has had its
 # only turn with the first round
 FAR_BEHIND, FAR_SECONDS = 10.0, 0.3
+AT_ONCE = 2  # peers that prepare a case, compile for it above all
 
 
 @dataclass
@@ -75,16 +77,21 @@ class Harness:
 
     def ready(self, case: Case) -> list[tuple[Process, Measured]]:
         """The peers that have prepared the case, and whose results are right."""
-        inputs = case.inputs()
-        answer = case.answer(inputs)
-        expected = None if answer is None else [sample(array) for array in answer]
-        del inputs, answer
-        ready = []
-        for process in self.processes:
-            measured = self.prepare(process, case, expected)
-            if measured is not None:
-                ready.append((process, measured))
-        return ready
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            answers = pool.map(lambda process: self._prepared(process, case), self.processes)
+            expected = expected_samples(case)
+            found = [
+                (process, self._checked(process, case, answer, expected))
+                for process, answer in zip(self.processes, answers, strict=True)
+            ]
+        return [(process, measured) for process, measured in found if measured is not None]
+
+    def prepare(self, process: Process, case: Case) -> Measured | None:
+        """Prepare one peer at one case, unchecked; None if it cannot."""
+        return self._checked(process, case, self._prepared(process, case), None)
+
+    def _prepared(self, process: Process, case: Case) -> dict[str, Any] | None:
+        return self._asked(process, case, "prepare", case=case.name)
 
     def _asked(self, process: Process, about: Case, do: str, **more: Any) -> dict[str, Any] | None:
         """The answer; None for a peer that failed, which is told."""
@@ -94,9 +101,10 @@ class Harness:
             self.tell(f"{about.name}: {process.name}: {last_line(error)}")
             return None
 
-    def prepare(self, process: Process, case: Case, expected: Any = None) -> Measured | None:
-        """Prepare and check one peer at one case; None if it cannot or is wrong."""
-        answer = self._asked(process, case, "prepare", case=case.name)
+    def _checked(
+        self, process: Process, case: Case, answer: dict[str, Any] | None, expected: Any
+    ) -> Measured | None:
+        """The row of a peer that has prepared the case; None if it cannot or is wrong."""
         if answer is None or "absent" in answer:
             return None
         if expected is not None and "samples" in answer:
@@ -138,6 +146,12 @@ class Harness:
                 ready.remove((process, measured))
             else:
                 measured.rounds.append(answer["seconds"] / case.divisor)
+
+
+def expected_samples(case: Case) -> list[np.ndarray] | None:
+    """What every peer must give at the positions that are looked at."""
+    answer = case.answer(case.inputs())
+    return None if answer is None else [sample(array) for array in answer]
 
 
 def _in_reach(ready: list[tuple[Process, Measured]]) -> list[tuple[Process, Measured]]:
