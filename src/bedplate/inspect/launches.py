@@ -24,14 +24,18 @@ class TaskTimes:
     """The launches of one task of one plan.
 
     seconds  of the first MAX_KEPT launches
-    shared   launches that several workers ran
+    workers  that ran the region of each of these
     """
 
     count: int = 0
     total: float = 0.0
-    shared: int = 0
     seconds: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    workers: list[np.ndarray[Any, Any]] = field(default_factory=list)
     kept: int = 0
+
+    def of(self, several: bool) -> np.ndarray[Any, Any]:
+        """The seconds of launches in whose region one worker was, or several."""
+        return np.concatenate(self.seconds)[(np.concatenate(self.workers) > 1) == several]
 
 
 @dataclass
@@ -72,10 +76,11 @@ def fold(
     first, last = _extents(region[launch_of], events)
     region_busy = np.maximum(np.bincount(region, weights=busy), 1.0)
     seconds = busy * ((last - first) / region_busy)[region] / 1e9
-    parts = _pieces(number, launch_of, task_of, events, folded)
+    workers = _workers(region[launch_of], events)[region]
+    _note_pieces(number, launch_of, task_of, events, folded)
     for task in np.unique(task_of):
         here = task_of == task
-        _add(tasks.setdefault((number, int(task)), TaskTimes()), seconds[here], parts[here])
+        _add(tasks.setdefault((number, int(task)), TaskTimes()), seconds[here], workers[here])
 
 
 def _extents(
@@ -88,34 +93,37 @@ def _extents(
     return first, np.maximum.reduceat(events[order, END], starts)
 
 
-def _pieces(
+def _workers(groups: np.ndarray[Any, Any], events: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """How many workers each group of events had."""
+    threads, worker = np.unique(events[:, THREAD], return_inverse=True)
+    pairs = np.unique(groups * len(threads) + worker)
+    return np.bincount(pairs // len(threads))
+
+
+def _note_pieces(
     number: int,
     launch_of: np.ndarray[Any, Any],
     task_of: np.ndarray[Any, Any],
     events: np.ndarray[Any, Any],
     folded: Folded,
-) -> np.ndarray[Any, Any]:
-    """Note what each worker did of each launch; gives the number of workers of each."""
-    _, worker = np.unique(events[:, THREAD], return_inverse=True)
-    n_workers = int(worker.max()) + 1
-    key, piece_of = np.unique(launch_of * n_workers + worker, return_inverse=True)
-    launch = key // n_workers
+) -> None:
+    """Note what each worker did of each launch, as long as there is room."""
+    threads, worker = np.unique(events[:, THREAD], return_inverse=True)
+    key, piece_of = np.unique(launch_of * len(threads) + worker, return_inverse=True)
     room = max(MAX_TRACED - folded.count, 0)
     folded.left_out += max(len(key) - room, 0)
     if room:
         first, last = _extents(piece_of, events)
-        thread = np.zeros(len(key), np.int64)
-        thread[piece_of] = events[:, THREAD]
-        table = np.stack([np.full(len(key), number), task_of[launch], thread, first, last], axis=1)
-        folded.pieces.append(table[:room])
+        columns = [np.full(len(key), number), task_of[key // len(threads)],
+                   threads[key % len(threads)], first, last]  # fmt: skip
+        folded.pieces.append(np.stack(columns, axis=1)[:room])
         folded.count += min(len(key), room)
-    return np.bincount(launch, minlength=len(task_of))
 
 
 def _add(times: TaskTimes, seconds: np.ndarray[Any, Any], workers: np.ndarray[Any, Any]) -> None:
     times.count += len(seconds)
     times.total += float(seconds.sum())
-    times.shared += int((workers > 1).sum())
     if times.kept < MAX_KEPT:
+        times.workers.append(workers[: MAX_KEPT - times.kept])
         times.seconds.append(seconds[: MAX_KEPT - times.kept])
         times.kept += len(times.seconds[-1])

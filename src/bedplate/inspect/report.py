@@ -207,28 +207,36 @@ def _kernel_row(key: Key, found: list[Times], machine: Machine) -> KernelRow:
     name, lines, phases = key
     works, modules = [], {}
     for stamped, number, times in found:
+        works += _works(stamped, number, times)
         task = stamped.tasks[number]
-        written = stamped.info.written[number] if stamped.info is not None else 1.0
-        seconds = float(np.median(np.concatenate(times.seconds)))
-        several = times.shared * 2 > times.count
-        works.append(
-            Work(times.count, seconds, task.flops, task.nbytes, written, task.wide, several)
-        )
         modules.update(dict.fromkeys(module_of(site) for site in sites_of(task)))
     every = np.concatenate([part for _, _, times in found for part in times.seconds])
     return KernelRow(
         name,
-        sum(work.count for work in works),
+        sum(times.count for _, _, times in found),
         sum(times.total for _, _, times in found),
         float(np.median(every)),
-        sum(work.count * work.nbytes for work in works),
-        sum(work.count * work.flops for work in works),
+        sum(times.count * plan.tasks[number].nbytes for plan, number, times in found),
+        sum(times.count * plan.tasks[number].flops for plan, number, times in found),
         any(work.several for work in works),
         judge(works, machine),
         list(lines),
         [module for module in modules if module],
         list(phases),
     )
+
+
+def _works(stamped: StampedPlan, number: int, times: TaskTimes) -> Iterator[Work]:
+    """The launches whose time is that of one worker, and of several: each has its own limit."""
+    task = stamped.tasks[number]
+    written = stamped.info.written[number] if stamped.info is not None else 1.0
+    for several in (False, True):
+        seconds = times.of(several)
+        if len(seconds):
+            yield Work(
+                len(seconds), float(np.median(seconds)), task.flops, task.nbytes, written,
+                task.wide, several,
+            )  # fmt: skip
 
 
 def _numpy_rows(recording: Recording) -> list[KernelRow]:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from bedplate.inspect import launches
 from bedplate.inspect.launches import Folded, TaskTimes, fold
@@ -39,13 +40,18 @@ def test_a_task_alone_takes_its_time_on_the_clock() -> None:
     # two workers, two chunks each, 10 us from the first begin to the last end
     tasks, _ = folded(stamped(0), [run((0, 1, 0, 5), (0, 2, 1, 6), (0, 1, 5, 9), (0, 2, 6, 10))])
     assert seconds(tasks[7, 0]) == [10.0]
-    assert tasks[7, 0].shared == 1
+    assert tasks[7, 0].of(several=True).tolist() == pytest.approx([10e-6])
 
 
 def test_tasks_side_by_side_share_the_time_of_their_region() -> None:
     tasks, _ = folded(stamped(0, 0), [run((0, 1, 0, 6), (1, 2, 0, 3), (1, 2, 3, 6))])
     assert seconds(tasks[7, 0]) == seconds(tasks[7, 1]) == [3.0]
-    assert tasks[7, 0].shared == 0
+    assert len(tasks[7, 0].of(several=False)) == 0  # each had a worker, but the region two
+
+
+def test_a_region_of_one_worker() -> None:
+    tasks, _ = folded(stamped(0, 1), [run((0, 1, 0, 4), (1, 1, 5, 6)), run((0, 2, 0, 4))])
+    assert len(tasks[7, 0].of(several=False)) == 2
 
 
 def test_regions_and_runs_stay_apart() -> None:
