@@ -54,7 +54,8 @@ class Replay:
     def __init__(
         self, made: Recording, arguments: list[Tensor], met: dict[int, Tensor] | None = None
     ) -> None:
-        donate = [(root, node) for owner, root in made.states for node in _inputs_of(owner, made)]
+        supplied = _inputs_of_each(made)
+        donate = [(root, node) for o, root in made.states for node in supplied.get(_same(o), ())]
         self.captured = CapturedPlan(made.roots, donate)
         self.results = self.captured.plan.results
         self.roots = [
@@ -106,11 +107,10 @@ class Replay:
         plan = self.captured.plan
         inputs = {slot - FIRST_INPUT: owner for slot, owner in (*self.inputs, *self.arguments)}
         over: dict[int, Tensor | int] = {}
+        states = {(_name(owner), self.results[root].index) for owner, root in made.states}
         for output, source in plan.granted:
             owner = inputs.get(source)
-            if isinstance(owner, Tensor | int) and any(
-                _name(o) == _name(owner) and self.results[r].index == output for o, r in made.states
-            ):
+            if isinstance(owner, Tensor | int) and (_name(owner), output) in states:
                 over.setdefault(output, owner)
         self.over = list(over.items())
         self.written = over
@@ -260,14 +260,17 @@ def _source(owner: Any, arguments: list[Tensor]) -> Tensor:
     return _tensor(owner, arguments)
 
 
-def _inputs_of(owner: Any, made: Recording) -> list[Any]:
-    """The leaf nodes whose value a tensor supplies."""
-    return [node for node, source in made.inputs.items() if _same(source, owner)]
+def _inputs_of_each(made: Recording) -> dict[Any, list[Any]]:
+    """The leaf nodes whose value an owner supplies, by what `_same` gives for it."""
+    found: dict[Any, list[Any]] = {}
+    for node, owner in made.inputs.items():
+        found.setdefault(_same(owner), []).append(node)
+    return found
 
 
-def _same(a: Any, b: Any) -> bool:
-    """Whether two owners are one: tensors by identity, arguments by number."""
-    return a is b or (type(a) is int and type(b) is int and a == b)
+def _same(owner: Any) -> Any:
+    """Equal for owners that are one: tensors by identity, arguments by number."""
+    return owner if type(owner) is int else ("object", id(owner))
 
 
 def _name(owner: Any) -> Any:
