@@ -26,7 +26,13 @@ def broadcast_shapes(op: str, values: tuple[Any, ...]) -> Shape:
     raises ShapeError, naming each value
     """
     shapes = [value.shape for value in values]
-    rank = max(len(shape) for shape in shapes)
+    if len(shapes) == 2:
+        long, short = shapes
+        if len(long) < len(short):
+            long, short = short, long
+        if long[len(long) - len(short) :] == short:  # a row beside a matrix, a number
+            return long
+    rank = max([len(shape) for shape in shapes])
     result = [1] * rank
     for shape in shapes:
         for axis, size in enumerate(shape, rank - len(shape)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from bedplate.dtypes import float64
 from bedplate.errors import SettingError
-from bedplate.optim.optimizer import Optimizer, ParameterGroup
+from bedplate.optim.optimizer import Optimizer, ParameterGroup, once
 from bedplate.tensor import Tensor, arange, isfinite, no_grad, tensor, where, zeros
 
 
@@ -62,17 +62,20 @@ class Adam(Optimizer):
         shared: dict[str, Tensor],
     ) -> dict[str, Tensor]:
         first, second = group["betas"]
+        dtype, these = weight.dtype, f"{weight.dtype} {id(group)}"
         correction = shared[f"first {group['betas']}"]
         root_correction = shared[f"root second {group['betas']}"]
-        decay = group["weight_decay"]
+        lr, decay = group["lr"], group["weight_decay"]
         if self.decoupled:
-            weight = weight * (1.0 - group["lr"] * decay).astype(weight.dtype)
+            kept = once(shared, f"kept {these}", lambda: (1.0 - lr * decay).astype(dtype))
+            weight = weight * kept
         else:
-            grad = grad + decay.astype(weight.dtype) * weight
+            grad = grad + once(shared, f"decay {these}", lambda: decay.astype(dtype)) * weight
         average = state["exp_avg"] * first + grad * (1 - first)
         square = state["exp_avg_sq"] * second + grad * grad * (1 - second)
-        rate = (group["lr"] / correction).astype(weight.dtype)
-        root = square.sqrt() / root_correction.astype(weight.dtype) + group["eps"]
+        rate = once(shared, f"rate {these}", lambda: (lr / correction).astype(dtype))
+        narrow = once(shared, f"root {these}", lambda: root_correction.astype(dtype))
+        root = square.sqrt() / narrow + group["eps"]
         return {"weight": weight - rate * average / root, "exp_avg": average, "exp_avg_sq": square}
 
 

@@ -7,7 +7,7 @@ again is never needed. All other settings stay as they were given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from bedplate.dtypes import float32, float64, real_dtype
@@ -22,6 +22,14 @@ CHANGEABLE = ("lr", "weight_decay")
 def as_floats(x: Tensor) -> Tensor:
     """Complex numbers as pairs along a last axis, each part of which has a step of its own."""
     return as_real(x) if x.dtype.kind == "c" else x
+
+
+def once(shared: dict[str, Tensor], name: str, make: Callable[[], Tensor]) -> Tensor:
+    """What is the same for many parameters of a step: made for the first of them."""
+    found = shared.get(name)
+    if found is None:
+        found = shared[name] = make()
+    return found
 
 
 class ParameterGroup(dict[str, Any]):

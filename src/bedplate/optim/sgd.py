@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bedplate.errors import SettingError
-from bedplate.optim.optimizer import Optimizer, ParameterGroup
+from bedplate.optim.optimizer import Optimizer, ParameterGroup, once
 from bedplate.tensor import Tensor
 
 
@@ -46,8 +46,12 @@ class SGD(Optimizer):
         state: dict[str, Tensor],
         shared: dict[str, Tensor],
     ) -> dict[str, Tensor]:
-        lr = group["lr"].astype(weight.dtype)
-        grad = grad + group["weight_decay"].astype(weight.dtype) * weight
+        dtype = weight.dtype
+        lr = once(shared, f"lr {dtype} {id(group)}", lambda: group["lr"].astype(dtype))
+        decay = once(
+            shared, f"decay {dtype} {id(group)}", lambda: group["weight_decay"].astype(dtype)
+        )
+        grad = grad + decay * weight
         if "momentum" not in state:
             return {"weight": weight - lr * grad}
         momentum = group["momentum"]

@@ -41,8 +41,11 @@ def matmul_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape
 
 
 def _batch_shape(a: Any, b: Any) -> Shape:
+    batch = a.shape[:-2]
+    if batch == b.shape[:-2] or len(b.shape) == 2:
+        return batch
     try:
-        return np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return np.broadcast_shapes(batch, b.shape[:-2])
     except ValueError:
         refuse_inputs(
             ShapeError, "matmul", "the batch sizes do not broadcast", (a, b),
@@ -211,7 +214,8 @@ def matmul(a: Value, b: Value, accumulate: Any = None) -> Value:
     >>> bp.linalg.matmul(bp.tensor([1, 2]), bp.tensor([3, 4])).item()
     11
     """
-    a, b = promoted("matmul", (a, b))
+    if type(a) is not type(b) or not hasattr(a, "_apply") or a.dtype is not b.dtype:
+        a, b = promoted("matmul", (a, b))
     _refuse_inner(a, b)
     is_row, is_column = len(a.shape) == 1, len(b.shape) == 1
     out = _accumulated(

@@ -188,8 +188,10 @@ def swapaxes(x: Value, first: int, second: int) -> Value:
     order = list(range(len(x.shape)))
     i = normalised_axis("swapaxes", first, len(order), x)
     j = normalised_axis("swapaxes", second, len(order), x)
+    if i == j:
+        return x._alias()
     order[i], order[j] = order[j], order[i]
-    return permute(x, tuple(order))
+    return apply(PERMUTE, (x,), {"axes": tuple(order)})
 
 
 def moveaxis(x: Value, source: Axes, destination: Axes) -> Value:
