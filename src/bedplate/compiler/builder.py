@@ -134,6 +134,8 @@ class PlanBuilder:
     def __init__(self) -> None:
         self.launches: list[Launch] = []
         self.error_record: BufferRef = BufferRef(ALIGNMENT, slot=1, name="errors")
+        # what an op made of a value and another may take as well, by keys of their own
+        self.shared: dict[Any, Any] = {}
         self._origin: Any = None
         self._epilogue_reads: tuple[BufferRef, ...] = ()
 

@@ -78,6 +78,14 @@ def room_for(channels: int, itemsize: int) -> int:
     return channels + (64 // itemsize if nbytes % 1024 == 0 else 0)
 
 
+def shared_pack(builder: Any, x: Any, before: Triple, cells: Triple) -> LastGrid:
+    """The grid of x, made once for all that ask for it: both gradients need that of the output."""
+    key = "convolution_last_grid", x.buffer, x.offset, x.shape, x.strides, before, cells
+    if key not in builder.shared:
+        builder.shared[key] = pack_last(builder, x, before, cells)
+    return builder.shared[key]
+
+
 def pack_last(builder: Any, x: Any, before: Triple, cells: Triple) -> LastGrid:
     """Enter the launch that makes the grid of x."""
     accumulate = accumulator(x.dtype)
@@ -189,13 +197,14 @@ def enter_last(
 
 def by_weight_last(
     builder: Any, grid: LastGrid, grad: LastGrid, out: Any, taps: list[tuple[Triple, Triple]],
-    sizes: tuple[int, Triple, Triple], groups: int,
+    sizes: tuple[int, Triple, Triple, Triple], groups: int,
 ) -> None:  # fmt: skip
     """Enter the sums of the gradient by the weights, and bringing them to their places.
 
-    sizes   images, outputs, how many cells of the grid a step of the output is
+    sizes   images, outputs, how many cells of the grid a step of the output is, the cell of grad
+            where its first element is
     """
-    images, shape, stride = sizes
+    images, shape, stride, first = sizes
     accumulate = accumulator(out.dtype)
     lanes = host().lanes(accumulate)
     rows_out, channels, n_taps = out.shape[0] // groups, out.shape[1], len(taps)
@@ -211,7 +220,8 @@ def by_weight_last(
     moved = tuple(s * step for s, step in zip((1, *stride), grid.steps, strict=True))
     words = [
         grid.buffer, grad.buffer, sums, parts, blocks // groups, chunk_lines(shape, accumulate),
-        images, channels, rows_out, len(segments), length, *shape, *moved, *grad.steps, *segments,
+        images, channels, rows_out, len(segments), length, *shape, *moved, *grad.steps,
+        grad.distance(first), *segments,
     ]  # fmt: skip
     builder.launch(
         last_by_weight_kernel(tile), words, blocks * parts, reads=[grid.buffer, grad.buffer],

@@ -57,8 +57,9 @@ from bedplate.ops.matmul.pack import transpose
 (
     GRID, GRAD, TO, PARTS, N_BLOCKS, CHUNK, IMAGES, CHANNELS, OUT_CHANNELS, N_SEGMENTS, LENGTH,
     OUT_Z, OUT_Y, OUT_X, PLACE_N, PLACE_Z, PLACE_Y, PLACE_X, STEP_N, STEP_Z, STEP_Y, STEP_X,
-) = range(22)  # fmt: skip
-N_WORDS = 22
+    FIRST_GRAD,
+) = range(23)  # fmt: skip
+N_WORDS = 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,8 @@ def _emit_tile(
     grid = word_pointer(args, GRID, tile.accumulate) + group * word(CHANNELS)
     grid = grid + (load(args + segment + N_WORDS) + first)
     channel = part * tile.columns
-    grad = word_pointer(args, GRAD, tile.accumulate) + (group * word(OUT_CHANNELS) + channel)
+    grad = word_pointer(args, GRAD, tile.accumulate) + word(FIRST_GRAD)
+    grad = grad + (group * word(OUT_CHANNELS) + channel)
     count = range(tile.vectors)
     masks = [tail_mask(word(OUT_CHANNELS) - channel - v * tile.lanes, tile.lanes) for v in count]
     sums = [[var(zeros(tile.accumulate, tile.lanes)) for _ in count] for _ in range(tile.rows)]

@@ -28,6 +28,7 @@ from bedplate.ops.convolution.last import (
     enter_last,
     pack_last,
     pays,
+    shared_pack,
 )
 from bedplate.ops.convolution.tiles import Tile, grid_kernel, tile_kernel, tile_shape, weight_kernel
 from bedplate.ops.convolution.weight import by_weight_kernel, tile_of
@@ -211,16 +212,12 @@ def lower_by_input(
     if fits(shape, _multiplier(w, shape), grad):
         enter_depthwise(builder, grad, w, out, shape, flipped=True)
         return
-    reached = [[_reached(shape, axis, phase) for phase in range(shape.stride[axis])]
-               for axis in range(3)]  # fmt: skip
-    ends = [_ends(shape, axis, reached[axis]) for axis in range(3)]
-    before = tuple(-low for low, _ in ends)
-    cells = tuple(high - low for low, high in ends)
+    reached, before, cells = _reach_of_input(shape)
     inner = w.shape[0] // shape.groups
     weights = Weights(w, w.shape[1], inner, inner * w.strides[0], w.strides[1], w.strides[0])
     fewest = inner * math.prod(min(map(len, taps)) for taps in reached)
     if pays(weights.rows, fewest, accumulator(grad.dtype)):
-        grid = pack_last(builder, grad, before, cells)
+        grid = shared_pack(builder, grad, before, cells)
     else:
         grid = _pack_grid(builder, grad, before, (1, 1, 1), (1, 1, 1), cells)
     steps = lifted(out.strides[2:], 0)
@@ -242,6 +239,23 @@ def lower_by_input(
         else:
             distances = [grid.distance(place, (1, 1, 1)) for place in places]
             _enter(builder, grid, weights, taps, distances, target, shape.groups)
+
+
+def _reach_of_input(shape: Shape3) -> tuple[list[Any], Triple, Triple]:
+    """(taps that reach each phase of each axis, zeros before the gradient, its cells with them)."""
+    reached = [[_reached(shape, axis, phase) for phase in range(shape.stride[axis])]
+               for axis in range(3)]  # fmt: skip
+    ends = [_ends(shape, axis, reached[axis]) for axis in range(3)]
+    return reached, tuple(-low for low, _ in ends), tuple(high - low for low, high in ends)
+
+
+def _cells_of_grad(shape: Shape3) -> tuple[Triple, Triple]:
+    """(zeros before, cells) as the gradient by the input has them, if all of grad is there."""
+    _, before, cells = _reach_of_input(shape)
+    sizes = zip(before, shape.out, cells, strict=True)
+    if all(low >= 0 and low + size <= room for low, size, room in sizes):
+        return before, cells
+    return (0, 0, 0), shape.out
 
 
 def _reached(shape: Shape3, axis: int, phase: int) -> list[tuple[int, int]]:
@@ -333,8 +347,9 @@ def lower_by_weight(
     if x.shape[0] and pays(out.shape[0] // shape.groups, LEAST_DEPTH, accumulate):
         pairs = [(tap, _times(tap, shape.dilation)) for tap in _taps(shape)]
         cells = pack_last(builder, x, shape.before, _cells(shape))
-        grads = pack_last(builder, grad, (0, 0, 0), shape.out)
-        sizes = x.shape[0], shape.out, shape.stride
+        before, room = _cells_of_grad(shape)
+        grads = shared_pack(builder, grad, before, room)
+        sizes = x.shape[0], shape.out, shape.stride, before
         by_weight_last(builder, cells, grads, out, pairs, sizes, shape.groups)
         return
     grid = _grid_of_input(builder, x, shape)
