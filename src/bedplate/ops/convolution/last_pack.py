@@ -16,6 +16,7 @@ from bedplate.kernel import (
     Type,
     Value,
     cast,
+    element,
     gather,
     host,
     i64,
@@ -86,7 +87,7 @@ def _pack_line(
     stride_c, stride_x = word_int(args, STRIDE_C), word_int(args, STRIDE_X)
     room, channels = word_int(args, CHANNEL_ROOM), word_int(args, CHANNELS)
     start = source - word_int(args, BEFORE_X) * stride_x
-    accumulate = to.type.element
+    accumulate = element(to.type)
     with when(stride_x == 1):
         for c in loop(0, channels, lanes):
             rows = [start + minimum(channels - 1, c + n) * stride_c for n in range(lanes)]
