@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.dtypes import DType, float32, float64, int64
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.kernel import from_dtype, host
+from bedplate.later import deferred
 from bedplate.ops.build import Value, as_type, is_index, is_number
 from bedplate.ops.image.resample_kernel import resample_kernel, resample_rows_kernel
 from bedplate.ops.image.resampling_tables import (
@@ -40,6 +40,8 @@ from bedplate.ops.reduction.statistics import wide
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import mixed
 from bedplate.ops.shape.views import reshape
+
+cache_bytes = deferred("bedplate.devices.cpu.caches", "cache_bytes")
 
 # places of one item at least: some microseconds of work
 LEAST_ELEMENTS = 4096
