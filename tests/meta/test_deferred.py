@@ -11,8 +11,9 @@ from bedplate.later import DEFERRED, NAMES
 
 # parts that `import bedplate` must leave alone, since they cost more than they are worth there
 LEFT_ALONE = (
-    "bedplate.compiler.plan", "bedplate.devices.cpu", "bedplate.ops.attention.tiles", "bedplate.ops.convolution.tiles",
-    "bedplate.tensor.capturing", "bedplate.tensor.safetensors", "bedplate.nn", "bedplate.olmo",
+    "bedplate.compiler.plan", "bedplate.devices.cpu", "bedplate.ops.attention.tiles",
+    "bedplate.ops.convolution.tiles", "bedplate.tensor.capturing",
+    "bedplate.tensor.safetensors", "bedplate.nn", "bedplate.olmo",
     "hashlib", "zipfile", "statistics", "rich", "typer", "tokenizers",
 )  # fmt: skip
 
