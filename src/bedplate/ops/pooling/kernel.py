@@ -86,12 +86,15 @@ class Pool:
     reading  how a vector of windows reads a tap: "side" by side, every second of a "pair" of
              vectors, or "apart"
     taps     along x, if they are few enough to be written out; else 0
+    pairs    of a spread: windows move by 2 along x, so that outputs of even and odd places are
+             vectors of windows each, and the two are interleaved
     """
 
     keeps: str
     element: Type
     reading: str
     taps: int
+    pairs: bool = False
 
     @property
     def state(self) -> Type:
@@ -244,11 +247,14 @@ def spread_kernel(pool: Pool) -> Kernel:
             to = word_pointer(args, OUT, pool.element) + plane * n_lines * size_x
             for line in loop(first, minimum(first + rows, n_lines)):
                 _sum_rows(pool, args, source, line // size_y, line % size_y, scratch)
-                _spread_row(pool, args, scratch, made)
-                for x in loop(0, size_x, pool.lanes):
-                    mask = tail_mask(size_x - x, pool.lanes)
-                    value = cast(load(made + x, pool.lanes, mask=mask), pool.element)
-                    store(to + line * size_x + x, value, mask=mask)
+                if pool.pairs:
+                    _spread_pairs(pool, args, scratch, to + line * size_x)
+                else:
+                    _spread_row(pool, args, scratch, made)
+                    for x in loop(0, size_x, pool.lanes):
+                        mask = tail_mask(size_x - x, pool.lanes)
+                        value = cast(load(made + x, pool.lanes, mask=mask), pool.element)
+                        store(to + line * size_x + x, value, mask=mask)
 
     return pooling_spread
 
@@ -308,3 +314,28 @@ def _spread_row(pool: Pool, args: Value, scratch: Value, made: Value) -> None:
             with otherwise():
                 sum_ = gather(made, place, mask=mask) + value
                 scatter(made, place, sum_, mask=mask)
+
+
+def _spread_pairs(pool: Pool, args: Value, scratch: Value, to: Value) -> None:
+    """to[x] = the sum of scratch over the windows along x that reach x, for a step of 2.
+
+    Places before + x = 2 m are reached by the windows m, m - 1 ... with taps 0, 2 ..., those behind
+    them by the same windows with taps 1, 3 ...
+    """
+    lanes, n_windows = pool.lanes, word_int(args, OUT_X)
+    before, size = word_int(args, BEFORE_X), word_int(args, SIZE_X)
+    for m in loop(before // 2, (size + before + 1) // 2, lanes):
+        sums = []
+        for parity in range(2):
+            total = zeros(pool.state, lanes)
+            for tap in range(parity, pool.taps, 2):
+                window = m - tap // 2
+                known = tail_mask(n_windows - window, lanes) & ~tail_mask(-window, lanes)
+                total = total + load(scratch + window, lanes, mask=known)
+            sums.append(total)
+        places = [place for lane in range(lanes) for place in (lane, lanes + lane)]
+        for part in range(2):
+            first = m * 2 - before + part * lanes
+            row = shuffle(sums[0], sums[1], places[part * lanes : (part + 1) * lanes])
+            inside = tail_mask(size - first, lanes) & ~tail_mask(-first, lanes)
+            store(to + first, cast(row, pool.element), mask=inside)

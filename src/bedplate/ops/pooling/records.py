@@ -27,7 +27,12 @@ from bedplate.ops.convolution.windows import lifted
 from bedplate.ops.elementwise import NARROW_FLOATS, NUMBERS, widened
 from bedplate.ops.indexing.row_choice import row_add
 from bedplate.ops.pooling import kernel as pooling_kernel
-from bedplate.ops.pooling.kernel import LEAST_ELEMENTS, MOST_ELEMENTS, pool_of
+from bedplate.ops.pooling.kernel import (
+    LEAST_ELEMENTS,
+    MOST_ELEMENTS,
+    MOST_WRITTEN_OUT,
+    pool_of,
+)
 from bedplate.ops.record import Cost, Op, Sample, apply, register
 from bedplate.ops.refusal import refuse
 from bedplate.ops.samples import floats, integers, rough
@@ -198,6 +203,9 @@ def _lower_spread(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: 
     if not out.size:
         return
     pool = pool_of("sum", grad, (1, 1, 0), (1, 1, 1))
+    window, step, apart = (node.attributes[name][-1] for name in ("window", "stride", "dilation"))
+    if step == 2 and apart == 1 and window <= MOST_WRITTEN_OUT:
+        pool = dataclasses.replace(pool, taps=window, pairs=True)
     elements = -(-(grad.shape[-1] + out.shape[-1]) // 16) * 16
     scratch = builder.scratch(elements * pool.state.itemsize)
     _enter(builder, "window_spread", pooling_kernel.spread_kernel(pool), grad, out.shape[2:], out,
@@ -211,6 +219,8 @@ _CASES = (
     ((1, 2, 7, 40), (2, 5), (1, 3), (0, 2), (2, 1), (5, 14)),
     ((1, 1, 3, 4, 5), (2, 2, 3), (1, 2, 1), (0, 1, 1), (1, 1, 2), (2, 3, 2)),
     ((0, 2, 5), (2,), (1,), (0,), (1,), (4,)),
+    ((1, 1, 37), (3,), (2,), (2,), (1,), (20,)),
+    ((1, 1, 40), (4,), (2,), (0,), (1,), (19,)),
     ((1, 1, 1), (2,), (1,), (2,), (3,), (2,)),
 )
 
