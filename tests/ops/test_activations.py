@@ -232,3 +232,12 @@ def test_refusals() -> None:
     assert F.softmin(bp.tensor([1, 1])).tolist() == [0.5, 0.5]  # integers count as float32
     with pytest.raises(TypeError, match="elu: expected a tensor, got str"):
         F.elu("x")
+
+
+def test_gelu_far_out() -> None:
+    x = np.array([-np.inf, -1e30, -6.0, -5.0, 5.0, 6.0, 1e30, np.inf, -0.0])
+    wanted = np.array([0.5 * v * math.erfc(-v * math.sqrt(0.5)) if v > -INF else 0.0 for v in x])
+    for dtype, allowed in ((bp.float32, 3e-8), (bp.float64, 1e-14)):
+        y = bp.gelu(bp.tensor(x, dtype=dtype)).numpy()
+        np.testing.assert_allclose(y, wanted, rtol=1e-7, atol=allowed)
+    assert np.isnan(bp.gelu(bp.tensor([np.nan])).item())

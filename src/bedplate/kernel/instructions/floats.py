@@ -95,7 +95,9 @@ def _propagating(raw: Any, name: str) -> Any:
     """NaN if either is; LLVM would make three comparisons of the one instruction, were it seen."""
 
     def build(lowering: Any, type_: Type, a: str, b: str) -> str:
-        if type_.is_float and _has_512(lowering, type_):
+        # with a constant, which is not NaN, LLVM finds the one instruction itself
+        values = a.startswith("%") and b.startswith("%")
+        if values and type_.is_float and _has_512(lowering, type_):
             result = _by_register(lowering, type_, register(lowering, type_), a, b)
         else:
             result = raw(lowering, type_, a, b)

@@ -28,6 +28,7 @@ from bedplate.dtypes import (
 )
 from bedplate.errors import DTypeError
 from bedplate.graph.node import Attributes, Shape
+from bedplate.kernel.types import with_element
 from bedplate.ops.build import Value, as_type, broadcast_shapes
 from bedplate.ops.pointwise.arithmetic import add, multiply
 from bedplate.ops.pointwise.bits import bitwise_and, bitwise_right_shift
@@ -70,22 +71,26 @@ def _philox_reference(*words: Any, word: int, pair: bool) -> Any:
 
 
 def _philox_emit(dtype: Any, values: Any, attributes: Attributes) -> Any:
-    """The rounds stay a loop: unrolled they are 300 instructions wherever a number is drawn."""
-    cells = [language.var(value) for value in values]
+    """The words in 64 bits each, so that one product gives both halves; what stands above bit 31
+    of a word is never read.
+
+    The rounds stay a loop: unrolled they are 120 instructions wherever a number is drawn.
+    """
+    wide = with_element(values[0].type, language.u64)
+    cells = [language.var(language.cast(value, wide)) for value in values]
     for _ in language.loop(ROUNDS):
         x0, x1, x2, x3, k0, k1 = (cell.get() for cell in cells)
-        low0, high0 = x0 * MULTIPLIERS[0], language.mul_high(x0, MULTIPLIERS[0])
-        low1, high1 = x2 * MULTIPLIERS[1], language.mul_high(x2, MULTIPLIERS[1])
-        after = (high1 ^ x1 ^ k0, low1, high0 ^ x3 ^ k1, low0)
+        product0, product1 = (x0 & WORD) * MULTIPLIERS[0], (x2 & WORD) * MULTIPLIERS[1]
+        after = ((product1 >> 32) ^ x1 ^ k0, product1, (product0 >> 32) ^ x3 ^ k1, product0)
         for cell, value in zip(
             cells, (*after, k0 + INCREMENTS[0], k1 + INCREMENTS[1]), strict=True
         ):
             cell.set(value)
     word = attributes["word"]
     if not attributes["pair"]:
-        return cells[word].get()
-    low, high = (language.cast(cell.get(), dtype) for cell in cells[word : word + 2])
-    return low | (high << 32)
+        return language.cast(cells[word].get(), dtype)
+    low, high = (cell.get() for cell in cells[word : word + 2])
+    return (low & WORD) | (high << 32)
 
 
 def _philox_sample(word: int, pair: bool) -> Sample:
