@@ -122,6 +122,17 @@ def test_an_image_has_the_same_bits_alone_and_in_a_batch(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_layout_changes_the_order_of_sums_alone(kind: Any) -> None:
+    channels, groups, out, _ = kind
+    x, w = floats(1, 2, channels, 9, 20), floats(2, out, channels // groups, 3, 3)
+    on = value_and_gradients(x, w, kind)
+    with bp.config(layout=False):
+        off = value_and_gradients(x, w, kind)
+    for a, b in zip(on, off, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_kernels_touch_nothing_outside_their_buffers(kind: Any) -> None:
     channels, groups, out, _ = kind
     w = floats(2, out, channels // groups, 3, 3).astype(np.float32)
