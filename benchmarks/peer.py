@@ -72,7 +72,7 @@ PEERS = {
 LIMITS = tuple(name for name in PEERS if name.startswith("limit-"))
 ALL = tuple(name for name in PEERS if name not in LIMITS)
 # what a case may take to be prepared (torch.compile: minutes), and a turn: then the peer is ended
-PREPARE_SECONDS, TURN_SECONDS = 400.0, 120.0
+PREPARE_SECONDS, TURN_SECONDS = 240.0, 60.0
 
 
 class PeerError(Exception):
