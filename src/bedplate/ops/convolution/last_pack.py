@@ -27,6 +27,7 @@ from bedplate.kernel import (
     maximum,
     minimum,
     otherwise,
+    prefetch,
     ptr,
     select,
     splat,
@@ -152,6 +153,8 @@ def last_weight_kernel(element: Type, accumulate: Type, columns: int) -> Kernel:
 
 # a tile's rows of taps are transposed where there are so many that it beats gathering them
 LEAST_TAPS = 4
+# so much is done in the 100 ns that memory takes to answer: a channel takes about 12
+PREFETCH_CHANNELS = 8
 
 
 @functools.cache
@@ -179,6 +182,10 @@ def last_weight_rows_kernel(element: Type, accumulate: Type, columns: int) -> Ke
                 keep = tail_mask(left - first, lanes)
                 for channel in loop(first_channel, minimum(first_channel + part, channels)):
                     at = channel * word(W_CHANNEL)
+                    # 16 rows far apart, which no hardware prefetcher follows: 0.43 ms instead of
+                    # 0.63 for 512 x 512 of 3 x 3
+                    for line in lines:
+                        prefetch(line + (at + word(W_CHANNEL) * PREFETCH_CHANNELS))
                     for t in loop(0, taps, lanes):
                         mask = tail_mask(taps - t, lanes)
                         square = [cast(load(line + (at + t), lanes, mask=mask), accumulate)
