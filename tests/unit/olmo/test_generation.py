@@ -7,10 +7,11 @@ import weakref
 import numpy as np
 import pytest
 
+from bedplate.config import config
 from bedplate.errors import CheckpointError, SettingError
 from bedplate.olmo import save
 from bedplate.olmo.cache import LEAST_SLOTS, Cache
-from bedplate.olmo.generation import Sampling, captured_step, sample
+from bedplate.olmo.generation import Sampling, _Decoder, captured_step, sample
 from bedplate.tensor import no_grad
 
 IDS = np.array([[5, 1, 9, 33, 2, 17, 60], [8, 8, 1, 0, 63, 4, 21]])
@@ -228,3 +229,26 @@ def test_a_quantised_model_is_not_saved_nor_quantised_again(small_model, tmp_pat
     twin = small_model().quantise("int8")
     twin.load_state_dict(model.state_dict())
     assert (twin(IDS).numpy() == model(IDS).numpy()).all()
+
+
+def test_keys_and_values_are_written_where_they_lie(small_model):
+    """A decoded token moves no slots, but when they double."""
+    model = small_model()
+    decoder = _Decoder(model, IDS, 20)
+    for step in range(8):
+        slots = [t for layer in decoder._cache.layers for t in (layer.keys, layer.values)]
+        before = [t._node.block.address for t in slots]
+        decoder.push(np.array([step, 63 - step]))
+        after = [t._node.block.address for t in slots]
+        assert before == after or step < 2 or config.check or not config.jit
+
+
+def test_grouped_heads_and_batches_decode_what_they_compute_at_once(small_model):
+    model = small_model("float64", n_kv_heads=1)
+    ids = np.concatenate([IDS, 63 - IDS])
+    tokens = model.generate(ids, max_new_tokens=9).numpy()
+    with no_grad():
+        logits = model(tokens[:, :-1]).numpy()[:, 6:]
+    assert (logits.argmax(axis=2) == tokens[:, 7:]).all()
+    alone = [model.generate(row[None], max_new_tokens=9).tolist()[0] for row in ids]
+    assert alone == tokens.tolist()
