@@ -102,6 +102,8 @@ class _Walk:
         while stack:
             node = stack[-1]
             if node in number or node.block is not None:
+                if node.block is None and not node.inputs:
+                    return False
                 stack.pop()
                 continue
             sources: list[int] = []

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import bedplate as bp
+from bedplate.compiler.realise import realise
 from bedplate.graph.pending import CHECK_EVERY, thread_state
 
 
@@ -139,3 +140,11 @@ def test_a_package_that_is_reached_through_a_link(tmp_path: Path) -> None:
         check=True,
     )
     assert run.stdout.strip() == "<string>:1"
+
+
+def test_a_number_that_pending_work_uses_can_be_asked_for_too() -> None:
+    x = bp.ones(2)
+    y = x - 3.0
+    number = y._node.inputs[1]
+    realise([y._node, number])
+    assert number.array() == 3.0 and y.tolist() == [-2.0, -2.0]
