@@ -2,7 +2,7 @@
 
 | product                                | kernel                                          |
 |----------------------------------------|-------------------------------------------------|
-| up to 64 rows                          | matmul_skinny: b is read once, where it lies    |
+| few rows (is_skinny)                   | matmul_skinny: b is read once, where it lies    |
 | one column                             | the same, with a and b exchanged                |
 | narrow floats and integers; a read     | matmul_pack packs a for all workers, then       |
 | often from a bad place (_layout_of_a)  | matmul_tiled                                    |
@@ -60,7 +60,7 @@ def lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = No
         return
     if problem.columns == 1 and problem.rows > 1 and is_readable(problem.swapped()):
         _Product(builder, b, a, out, epilogue, problem, problem.swapped()).lower_skinny()
-    elif problem.rows <= matmul_skinny.MAX_ROWS and is_readable(problem):
+    elif matmul_skinny.is_skinny(problem) and is_readable(problem):
         _Product(builder, a, b, out, epilogue, problem, problem).lower_skinny()
     else:
         _Product(builder, a, b, out, epilogue, problem, problem).lower_tiled()

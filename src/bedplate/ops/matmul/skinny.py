@@ -76,6 +76,9 @@ from bedplate.ops.matmul.tiles import Tiles
 # at 32 x 4096 x 4096, 197 against 171 at 64 rows (2 threads of Zen 4, peak 219), but 203 against
 # 207 at 64 x 512 x 512 and 184 against 192 at 96 x 1000 x 3000.
 MAX_ROWS = 64
+# Each item copies all of a, which must cost little beside its columns of b: more rows than this
+# need so many columns each. 64 x 65536 x 64 took 8 ms here, 16 if a was transposed.
+FEW_ROWS, COLUMNS_PER_ROW = 16, 8
 # How far ahead b is asked for, in bytes along a contiguous column.
 AHEAD_BYTES = 512
 LINE_BYTES = 64
@@ -86,6 +89,13 @@ GROUPS = 2
 # are enough of them for all workers; more items than workers only serve to balance.
 PIECE_BYTES = 16 << 10
 MOST_ROUNDS = 4
+
+
+def is_skinny(problem: Problem) -> bool:
+    """Whether this kernel is the better one, if it can read b at all."""
+    if problem.rows <= min(FEW_ROWS, MAX_ROWS):
+        return True
+    return problem.rows <= MAX_ROWS and problem.columns >= COLUMNS_PER_ROW * problem.rows
 
 
 def rows_at_a_time() -> int:
