@@ -175,7 +175,7 @@ def _compiled(report: Report, top: int) -> str:
     if not report.compiled:
         return ""
     cold = [row for row in report.compiled if row.cold]
-    seconds = sum(row.seconds for row in report.compiled)
+    seconds = report.spent["compiling kernels"]  # on the clock; LLVM makes several side by side
     head = f"kernels made ready: {len(report.compiled)} in {seconds_text(seconds)}"
     if not cold:
         return f"{head}, all from the disk cache"
