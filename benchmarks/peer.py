@@ -24,7 +24,7 @@ COMPILED = {"BENCHMARK_TORCH_COMPILE": "1"}
 class Peer:
     """Where a peer's code is and what its process needs.
 
-    package  that is imported for it, and (unless `install` says otherwise) installed
+    package  whose import is measured for it, and that (unless `install` says so) is installed
     """
 
     module: str
@@ -42,7 +42,6 @@ def _transformers(environment: dict[str, str] | None = None) -> Peer:
     return Peer(
         "transformers_peer",
         environment or {},
-        package="transformers",
         install="torch transformers",
     )
 

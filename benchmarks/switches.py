@@ -68,6 +68,7 @@ SWITCHES = (
     Switch("fusion, folding", "reduce/rmsnorm-fwdbwd", FUSION),
     Switch("blocking", "matmul/512", goal=1.55, peer="plain"),
     Switch("blocking", "matmul/1024", goal=1.55, peer="plain"),
+    Switch("bfloat16 dot", "matmul/1024-bf16", {"bfloat16_dot": "0"}),
     Switch("layout", "conv/3x3-8x512x7x7-fwd", {"layout": "0"}, 1.51),
     Switch("layout", "conv/3x3-8x512x7x7-fwdbwd", {"layout": "0"}, 1.51),
     Switch("layout", "conv/3x3-8x256x14x14-fwd", {"layout": "0"}),
