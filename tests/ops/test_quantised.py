@@ -118,3 +118,14 @@ def test_what_does_not_fit_is_refused():
         broken.weight[0, 0] = float("nan")
     with pytest.raises(SettingError, match="infinite or NaN"):
         QuantisedLinear.of(broken)
+
+
+def test_an_infinity_in_x_gives_nan_and_reaches_no_other_row():
+    _, packed, scales = made(40, 64, 8)
+    x = np.random.default_rng(5).normal(size=(8, 64)).astype(np.float32)
+    wanted = linear(bp.tensor(x), packed, scales, 40).numpy()
+    x[2, 7] = np.inf
+    found = linear(bp.tensor(x), packed, scales, 40).numpy()
+    assert np.isnan(found[2]).all()
+    rest = [i for i in range(8) if i != 2]
+    assert (found[rest] == wanted[rest]).all()
