@@ -64,6 +64,7 @@ class Ledger:
     """See the head of this file.
 
     holders  gives the parameters and the optimisers' tensors there are: (tensor, kind, path)
+    unnamed  there may be blocks whose holders nobody has looked for
     live     bytes; peak: the most that lived at once, begun: what lived before is not known
     """
 
@@ -75,6 +76,7 @@ class Ledger:
         self.live = 0
         self.peak = 0
         self._noted = 0
+        self.unnamed = False
         self._notes: list[Held] = []
 
     # ---- what the allocator calls
@@ -117,6 +119,7 @@ class Ledger:
         arena = self._by_address.get(slots[0])
         if arena is not None:
             arena.plan, arena.kind = info, TEMPORARY
+        self.unnamed = True  # what it stores has its holders when it has run
         if info is None:
             return
         for slot, site in info.outputs:
@@ -126,6 +129,7 @@ class Ledger:
 
     def name_holders(self) -> None:
         """Tell parameters, gradients and optimisers' state from the rest."""
+        self.unnamed = False
         for tensor, kind, path in self._holders():
             self._name(tensor, kind, path)
             if kind == PARAMETER and tensor._grad is not None:
@@ -142,6 +146,7 @@ class Ledger:
     def _note(self) -> None:
         self._noted = self.live
         self.name_holders()
+        self.unnamed = True
         self._notes = list(self._blocks.values())
 
     def close(self) -> tuple[list[Share], list[Share]]:

@@ -206,6 +206,8 @@ class Recorder:
         self.made.generated.append((symbol, begin, end))
 
     def _spent(self, name: str, begin: int, end: int) -> None:
+        if self.ledger.unnamed:  # before an update binds the parameters to other memory
+            self.ledger.name_holders()
         self._add_span(name, "python", begin, end)
 
     def _add_span(self, name: str, kind: str, begin: int, end: int, site: Any = None) -> None:
