@@ -172,7 +172,7 @@ def test_pairs_of_bfloat16_give_the_bits_of_single_ones(shape, a_layout, b_layou
     b = LAYOUTS[b_layout](numbers(29, depth, columns).astype(dtype))
     outs = []
     for in_pairs in (False, True):
-        monkeypatch.setattr(matmul_lower, "goes_in_pairs", lambda on=in_pairs: on)
+        monkeypatch.setattr(matmul_lower, "goes_in_pairs", lambda _, on=in_pairs: on)
         outs.append(product(a, b))
     np.testing.assert_array_equal(*outs)
 
@@ -379,7 +379,7 @@ PATHS = {
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "bfloat16 in pairs"])
 def test_kernels_read_and_write_nothing_outside(path, a_layout, b_layout, name, monkeypatch):
     name, _, in_pairs = name.partition(" ")
-    monkeypatch.setattr(matmul_lower, "goes_in_pairs", lambda: bool(in_pairs))
+    monkeypatch.setattr(matmul_lower, "goes_in_pairs", lambda _: bool(in_pairs))
     for setting, value in PATHS[path].items():
         monkeypatch.setattr(
             matmul_skinny if setting == "MAX_ROWS" else matmul_lower, setting, value

@@ -22,7 +22,7 @@ from typing import Any
 
 from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.devices.cpu.workers import n_workers
-from bedplate.kernel import Kernel, bf16
+from bedplate.kernel import Kernel
 from bedplate.memory.classes import ALIGNMENT
 from bedplate.ops.matmul import pack as matmul_pack
 from bedplate.ops.matmul import skinny as matmul_skinny
@@ -60,7 +60,9 @@ def lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = No
         return
     if problem.columns == 1 and problem.rows > 1 and is_readable(problem.swapped()):
         _Product(builder, b, a, out, epilogue, problem, problem.swapped()).lower_skinny()
-    elif matmul_skinny.is_skinny(problem) and is_readable(problem):
+    elif is_readable(problem) and matmul_skinny.is_skinny(
+        problem, element(a.dtype).itemsize, goes_in_pairs(a.dtype)
+    ):
         _Product(builder, a, b, out, epilogue, problem, problem).lower_skinny()
     else:
         _Product(builder, a, b, out, epilogue, problem, problem).lower_tiled()
@@ -97,7 +99,7 @@ class _Product:
         self.accumulate = accumulator(a.dtype)
         self.types = tuple(element(view.dtype) for view in (a, b, out))
         # steps over k: bfloat16 may go two by two
-        self.pairs = self.types[:2] == (bf16, bf16) and goes_in_pairs()
+        self.pairs = goes_in_pairs(a.dtype)
         self.words = ceil_divide(problem.depth, 2) if self.pairs else problem.depth
         cut = tiles(self.accumulate)
         self.cut = dataclasses.replace(cut, vectors=1) if problem.columns <= cut.lanes else cut
@@ -108,7 +110,10 @@ class _Product:
         lanes = self.cut.lanes
         across = problem.b_column == 1 or problem.columns == 1
         # a small a is read where it is: it stays in the first cache
-        is_large = problem.rows > 4 and problem.rows * problem.depth * size > cache_bytes(1) // 4
+        is_large = (
+            problem.rows > matmul_skinny.ROWS_IN_PLACE
+            and problem.rows * problem.depth * size > cache_bytes(1) // 4
+        )
         copy_a = self.types[0] is not self.accumulate or problem.a_k != 1 or is_large
         a_layout = "along" if problem.a_k == 1 else "other"
         variant = self._variant(a_layout, "across" if across else "along", copy_a=copy_a)

@@ -76,9 +76,13 @@ from bedplate.ops.matmul.tiles import Tiles
 # at 32 x 4096 x 4096, 197 against 171 at 64 rows (2 threads of Zen 4, peak 219), but 203 against
 # 207 at 64 x 512 x 512 and 184 against 192 at 96 x 1000 x 3000.
 MAX_ROWS = 64
-# Each item copies all of a, which must cost little beside its columns of b: more rows than this
-# need so many columns each. 64 x 65536 x 64 took 8 ms here, 16 if a was transposed.
-FEW_ROWS, COLUMNS_PER_ROW = 16, 8
+# Each item copies all of a (if it has more than ROWS_IN_PLACE rows), which must cost little beside
+# its columns of b, or stay in the second cache: 16 x 65536 x 64 took 2.8 ms here, 1.4 tiled;
+# 64 x 65536 x 64 9 against 5.5; but 16 x 4096 x 64 61 against 82 us.
+ROWS_IN_PLACE, FEW_ROWS, COLUMNS_PER_ROW = 4, 16, 8
+# Pairs of bfloat16 halve the multiply-adds, but not the transposition, which packing does once
+# for all rows: 5.9 against 3.9 ms at 32 x 4096 x 4096, 3.5 against 3.1 at 16 rows.
+PAIR_ROWS = 12
 # How far ahead b is asked for, in bytes along a contiguous column.
 AHEAD_BYTES = 512
 LINE_BYTES = 64
@@ -91,11 +95,14 @@ PIECE_BYTES = 16 << 10
 MOST_ROUNDS = 4
 
 
-def is_skinny(problem: Problem) -> bool:
+def is_skinny(problem: Problem, itemsize: int, in_pairs: bool) -> bool:
     """Whether this kernel is the better one, if it can read b at all."""
-    if problem.rows <= min(FEW_ROWS, MAX_ROWS):
+    rows = problem.rows
+    if rows > MAX_ROWS or (in_pairs and problem.b_column != 1 and rows > PAIR_ROWS):
+        return False
+    if rows <= ROWS_IN_PLACE or problem.columns >= COLUMNS_PER_ROW * rows:
         return True
-    return problem.rows <= MAX_ROWS and problem.columns >= COLUMNS_PER_ROW * problem.rows
+    return rows <= FEW_ROWS and rows * problem.depth * itemsize <= cache_bytes(2)
 
 
 def rows_at_a_time() -> int:

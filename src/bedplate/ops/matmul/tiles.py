@@ -59,14 +59,15 @@ def element(dtype: DType) -> Type:
     return {dtypes.uint32: i32, dtypes.uint64: i64}.get(dtype) or from_dtype(dtype)
 
 
-def goes_in_pairs() -> bool:
-    """Whether products of bfloat16 take two k's at a time, by the processor's dot instruction.
+def goes_in_pairs(dtype: DType) -> bool:
+    """Whether products take two k's at a time, by the processor's dot instruction of bfloat16.
 
     It adds the two products in turn, each rounded as a multiply-add rounds, so with the earlier
     k first the sums are the chains that they are without it; only subnormal numbers count as
     zeros. All kernels take it or none, so that a row has the same bits in any company.
     """
-    return config.bfloat16_dot and host().has_fast_bfloat16_dot
+    is_narrow = dtype is dtypes.bfloat16
+    return is_narrow and config.bfloat16_dot and host().has_fast_bfloat16_dot
 
 
 @functools.cache
