@@ -104,7 +104,7 @@ def _vector_bits() -> int:
 
 
 # As LLVM calls them; only processors whose instruction rounds as instructions/dots.py says.
-# Zen 4 was measured; Zen 5 is taken to be its heir, which tests/unit/kernel/test_dots.py would deny.
+# Zen 4 was measured; Zen 5 is taken to do as much: tests/unit/kernel/test_dots.py would deny it.
 _FAST_BFLOAT16_DOT = ("znver4", "znver5")
 
 _X86 = "x86_64-unknown-linux-gnu"
