@@ -112,6 +112,8 @@ def main() -> None:
     cases = chosen(options.only)
     if not cases:
         sys.exit(f"no case matches {options.only!r}; see --list")
+    if options.compare and not options.compare.is_file():
+        sys.exit(f"no file {options.compare} to compare with; one is written by --json or --keep")
     if options.list:
         print("\n".join(case.name for case in cases))
         return
