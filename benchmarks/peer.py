@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # glibc: take memory from the heap only and never give it back, as a caching allocator would
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000"}
 COMPILED = {"BENCHMARK_TORCH_COMPILE": "1"}
+# what would slow a peer down: the last one makes every import compile what has changed
+DROPPED = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(frozen=True)
@@ -89,11 +91,7 @@ def peers_python() -> str:
 
 def child_environment(threads: int, more: dict[str, str]) -> dict[str, str]:
     """This environment with `threads` everywhere and without what would slow a peer down."""
-    environment = {
-        key: value
-        for key, value in os.environ.items()
-        if key not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
-    }
+    environment = {key: value for key, value in os.environ.items() if key not in DROPPED}
     for name in ("OMP", "MKL", "OPENBLAS", "NUMBA", "BEDPLATE"):
         environment[f"{name}_NUM_THREADS"] = str(threads)
     environment["NUM_CPU_THREADS"] = str(threads)  # tinygrad's
