@@ -120,6 +120,21 @@ def test_what_does_not_fit_is_refused():
         QuantisedLinear.of(broken)
 
 
+@pytest.mark.parametrize("columns", [69, 71, 96, 64])
+def test_rows_of_another_width_are_refused_within_a_group_too(columns):
+    layer = bp.nn.QuantisedLinear.of(bp.nn.Linear(70, 37))
+    with pytest.raises(ShapeError, match=r"expected \(\.\.\., 70\)"):
+        layer(bp.zeros((2, columns)))
+
+
+def test_layers_of_another_kind_and_bits_that_are_no_integer_are_refused():
+    layer = bp.nn.QuantisedLinear.of(bp.nn.Linear(32, 8))
+    with pytest.raises(TypeError, match="expected a Linear layer, got a QuantisedLinear"):
+        bp.nn.QuantisedLinear.of(layer)
+    with pytest.raises(SettingError, match="there are 8 and 4"):
+        bp.nn.QuantisedLinear(5, 3, bits=8.0)
+
+
 def test_an_infinity_in_x_gives_nan_and_reaches_no_other_row():
     _, packed, scales = made(40, 64, 8)
     x = np.random.default_rng(5).normal(size=(8, 64)).astype(np.float32)

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from bedplate.dtypes import float32
-from bedplate.errors import SettingError
+from bedplate.errors import SettingError, ShapeError
 from bedplate.nn import functional
 from bedplate.nn.linear import Linear
 from bedplate.nn.module import Module
@@ -27,7 +27,7 @@ class QuantisedLinear(Module):
              see `bp.nn.functional.quantised_linear`. They get no gradient, x does.
     bias     (out_features,) as in the layer that it was made of, or None
     x        (..., in_features) -> (..., out_features)
-    raises   SettingError for bits other than 8 and 4
+    raises   SettingError for bits other than 8 and 4, ShapeError for rows of another width
     >>> layer = QuantisedLinear.of(Linear(64, 10), bits=4)
     >>> layer(zeros((2, 64))).shape, layer.packed.nbytes + layer.scales.nbytes
     ((2, 10), 2304)
@@ -37,7 +37,7 @@ class QuantisedLinear(Module):
     scales: Tensor
 
     def __init__(self, in_features: int, out_features: int, bits: int = 8) -> None:
-        if bits not in BITS:
+        if type(bits) is not int or bits not in BITS:
             raise SettingError(f"QuantisedLinear: bits = {bits!r}; there are 8 and 4")
         self.in_features, self.out_features, self.bits = in_features, out_features, bits
         packed, scales = packed_shapes(out_features, in_features, bits)
@@ -49,8 +49,13 @@ class QuantisedLinear(Module):
     def of(cls: type[Self], linear: Linear, bits: int = 8) -> Self:
         """Round the weights of a layer, each to the nearest multiple of its group's scale.
 
-        raises  SettingError for weights that are not finite
+        raises  SettingError for weights that are not finite, TypeError for another kind of layer
         """
+        if not isinstance(linear, Linear):
+            raise TypeError(
+                f"QuantisedLinear: expected a Linear layer, got a {type(linear).__name__}\n"
+                "  quantise the layer that still has its weights"
+            )
         layer = cls(linear.in_features, linear.out_features, bits)
         with no_grad():
             weight = linear.weight.detach().astype(float32).numpy()
@@ -62,6 +67,11 @@ class QuantisedLinear(Module):
         return layer
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-1:] != (self.in_features,):  # a group of 32 hides how many columns it has
+            raise ShapeError(
+                f"QuantisedLinear: the last size of x {x.shape} {x.dtype} does not fit\n"
+                f"  expected (..., {self.in_features}), as in_features says"
+            )
         y = functional.quantised_linear(x, self.packed, self.scales, self.out_features)
         return y if self.bias is None else y + self.bias
 
