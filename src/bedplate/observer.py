@@ -1,7 +1,8 @@
 """hooks: where a profile listens to the floors below it.
 
 Nobody listens by default: each hook is None, and a place that would tell something pays for one
-look at it, 2 to 3 ns. The floor `inspect` sets them while a profile runs.
+look at it, 2 to 3 ns. The floor `inspect` sets them while a profile runs. A place reads its hook
+once, and calls what it read: another thread may end the profile in between.
 """
 
 from __future__ import annotations

@@ -323,8 +323,8 @@ def _checked(entry: Entry, gradients: Any) -> tuple[Any, ...]:
             real = node.dtype.kind != "c" and gradient.dtype.kind == "c"
             converted = (gradient.real if real else gradient).astype(node.dtype)
             gradients = (*gradients[:index], converted, *gradients[index + 1 :])
-    if hooks.gradient is not None:
-        hooks.gradient(entry, gradients)
+    if (observe := hooks.gradient) is not None:
+        observe(entry, gradients)
     return gradients
 
 

@@ -177,8 +177,8 @@ def _run_observed(task: HostTask, slots: Any, line: LineOf) -> None:
     try:
         task.run(slots, line)
     finally:
-        if hooks.host is not None:
-            hooks.host(task, begin, time.perf_counter_ns())
+        if (host := hooks.host) is not None:
+            host(task, begin, time.perf_counter_ns())
 
 
 def double_bits(number: float) -> int:
@@ -220,8 +220,8 @@ def compile_plan(
         native, n_inputs, n_scalars, output_bytes, results, arena_bytes, lowering.sites, regions,
         groups, steps, granted, stops,
     )  # fmt: skip
-    if hooks.planned is not None and not keep_steps:
-        hooks.planned(plan, regions, lowering.buffers)
+    if (planned := hooks.planned) is not None and not keep_steps:
+        planned(plan, regions, lowering.buffers)
     if not keep_steps:
         _forget(regions, groups)
     return plan

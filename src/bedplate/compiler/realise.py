@@ -32,6 +32,7 @@ from bedplate.ops.record import REGISTRY
 PLAN_CACHE_SIZE = 256  # plans; a training loop needs a handful
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 _lock = threading.RLock()
+_waiting: list[None] = []  # one for each thread that waits for the lock
 _settings = settings_of(
     "fusion", "merging", "tiling", "layout", "folding", "cse", "algebra", "check", "bfloat16_dot"
 )
@@ -43,7 +44,10 @@ def realise(nodes: list[Node]) -> None:
     nodes   made and perhaps not yet computed; the list is consumed
     raises  IndexError for an index that is out of range; what was asked for stays without value
     """
-    with _lock:
+    lock = _lock
+    if not lock.acquire(False):
+        _wait(lock)
+    try:
         if len(nodes) == 1 and run_one(nodes):
             return
         signature = collected(nodes)
@@ -64,6 +68,8 @@ def realise(nodes: list[Node]) -> None:
             run_native(roots)
         elif roots:
             run_ordered(needed(order, roots), roots)
+    finally:
+        lock.release()
 
 
 def held_nodes(order: list[Node], nodes: list[Node]) -> list[Node]:
@@ -211,9 +217,35 @@ def _projected(roots: list[Node]) -> tuple[list[Node], list[tuple[Node, list[Nod
     return list(plain), several
 
 
-def planning() -> threading.RLock:  # type: ignore[valid-type]
-    """The lock under which plans are found, made and run outside of captures."""
-    return _lock
+@contextmanager
+def planning() -> Iterator[None]:
+    """Holds the lock under which plans are found and made, and run outside of captures."""
+    lock = _lock
+    if not lock.acquire(False):
+        _wait(lock)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _wait(lock: Any) -> None:
+    """Take the lock; whoever could do without it sees that somebody waits."""
+    _waiting.append(None)
+    try:
+        lock.acquire()
+    finally:
+        _waiting.pop()
+
+
+def free_turn() -> Any:
+    """The lock of `planning`, taken, if no other thread has it or waits for it; else None.
+
+    For a step that writes in place if it can: were it to wait, a thread that replays one step
+    after the other would hardly ever let another in.
+    """
+    lock = _lock
+    return lock if not _waiting and lock.acquire(False) else None
 
 
 def find_plan(signature: Signature, wishes: tuple[tuple[int, int], ...] = ()) -> Plan:
@@ -223,8 +255,8 @@ def find_plan(signature: Signature, wishes: tuple[tuple[int, int], ...] = ()) ->
     """
     settings = _settings()
     key: Any = (signature.key, settings, n_workers(), wishes)
-    if hooks.plan_key is not None:
-        key = key, hooks.plan_key(signature)
+    if (plan_key := hooks.plan_key) is not None:
+        key = key, plan_key(signature)
     plan = _plans.get(key)
     if plan is not None:
         _plans.move_to_end(key)
@@ -264,6 +296,7 @@ def _after_fork() -> None:
     """Another thread may have held the lock when the process forked."""
     global _lock
     _lock = threading.RLock()
+    _waiting.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -118,8 +118,9 @@ def user_site(depth: int = 2) -> tuple[Any, int] | None:
     cost   about 0.1 us, and 0.04 us a frame inside
     """
     frame = sys._getframe(depth)
-    if hooks.site is not None:
-        return hooks.site(frame)
+    site = hooks.site  # read once: another thread may stop listening
+    if site is not None:
+        return site(frame)
     inside = _inside
     while frame is not None:
         code = frame.f_code

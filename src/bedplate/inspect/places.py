@@ -173,7 +173,8 @@ class Places:
     def search(self) -> None:
         """Find all modules and optimisers that there are, and name their parts by their paths."""
         self._searches += 1
-        found = [x for x in gc.get_objects() if isinstance(x, Module | Optimizer)]
+        # by type: `isinstance` would ask each object for its class, which a dead proxy refuses
+        found = [x for x in gc.get_objects() if issubclass(type(x), Module | Optimizer)]
         modules = [x for x in found if isinstance(x, Module)]
         self.optimisers.update(x for x in found if isinstance(x, Optimizer))
         parts = {id(child) for module in modules for _, child in module.named_children()}

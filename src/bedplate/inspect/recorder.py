@@ -104,6 +104,7 @@ class Recorder:
         self._plans: dict[int, int] = {}
         self._runs: list[tuple[int, int, Any]] = []
         self._n_events = 0
+        self._ended = False
         self.places = Places(self._spent)
         self.ledger = Ledger(self._holders)
         self.made = Recording(time.perf_counter_ns(), threading.get_ident())
@@ -126,12 +127,14 @@ class Recorder:
         made.end = time.perf_counter_ns()
         hooks.clear()
         self._forget_blocks()
+        self.places.restore()
+        with self._lock:  # another thread may be on its way to `_run`: it stamps no plan any more
+            self._ended = True
+            for stamped in made.plans:
+                stamped.restore()
         self.places.search()
         made.at_peak, made.at_end = self.ledger.close()
         made.peak_bytes = self.ledger.peak
-        self.places.restore()
-        for stamped in made.plans:
-            stamped.restore()
         with self._lock:
             self._fold()
         clear_plans()  # their keys hold the lines
@@ -154,10 +157,11 @@ class Recorder:
     def _run(self, plan: Any, address: int, first: int, end: int, limit: int) -> None:
         slots = (_INT64 * plan.n_slots).from_address(address)
         with self._lock:
-            number = self._plans.get(id(plan))
-            if number is None:
-                number = self._add_plan(plan)
-            stamped = self.made.plans[number]
+            number = None if self._ended else self._number(plan)
+            stamped = None if number is None else self.made.plans[number]
+        if number is None or stamped is None:
+            plan.call(address, first, end, limit)
+            return
         if first == 0:
             self.ledger.ran(stamped.info, slots)
         with stamped.lock:
@@ -177,8 +181,11 @@ class Recorder:
             if self._n_events > FOLD_AT:
                 self._fold()
 
-    def _add_plan(self, plan: Any) -> int:
-        # kept: its number stands for it
+    def _number(self, plan: Any) -> int:
+        """The number of a plan; one that is new is stamped, and kept: its number stands for it."""
+        number = self._plans.get(id(plan))
+        if number is not None:
+            return number
         self.made.plans.append(StampedPlan(plan, self._info.pop(id(plan), None)))
         number = self._plans[id(plan)] = len(self.made.plans) - 1
         return number

@@ -150,6 +150,6 @@ def make_ahead(texts: Iterable[tuple[str, str]], target: Target) -> None:
 
 def _made(key: str, symbol: str, image: bytes, begin: int, end: int) -> None:
     """Keep a new object, and tell whoever listens when it was made."""
-    if hooks.generated is not None:
-        hooks.generated(symbol, begin, end)
+    if (generated := hooks.generated) is not None:
+        generated(symbol, begin, end)
     cache.write(key, image)

@@ -139,8 +139,8 @@ class Kernel:
                     begin = time.perf_counter_ns()
                     self._compiled = self._compile_for(host())
                     self._ir = self._text = None  # large; traced again if asked for
-                    if hooks.compiled is not None:
-                        hooks.compiled(self.name, begin, time.perf_counter_ns())
+                    if (compiled := hooks.compiled) is not None:
+                        compiled(self.name, begin, time.perf_counter_ns())
         return self._compiled
 
     def _compile_for(self, target: Target) -> Compiled:
@@ -210,8 +210,8 @@ def compile_together(kernels: Iterable[Kernel]) -> None:
             make_ahead(texts, target)
         for each in new:
             each.compile()
-    if hooks.together is not None:
-        hooks.together(begin, time.perf_counter_ns())
+    if (together := hooks.together) is not None:
+        together(begin, time.perf_counter_ns())
 
 
 def _check_function(function: Any) -> None:

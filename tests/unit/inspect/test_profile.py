@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import bedplate as bp
 from bedplate import nn, optim
 from bedplate.config import config
 from bedplate.errors import SettingError
+from bedplate.inspect.recorder import Recorder
 from bedplate.inspect.report import KernelRow
 from bedplate.memory import Block
 from bedplate.nn import Module
@@ -220,6 +222,35 @@ def test_everything_is_as_before_afterwards() -> None:
     launches = rows_named(report, "matmul")[0].launches
     np.testing.assert_array_equal(step(x).numpy(), (x @ x + 1).numpy())
     assert rows_named(report, "matmul")[0].launches == launches == 1
+
+
+def test_objects_that_refuse_to_be_looked_at_are_passed_over() -> None:
+    target = Net()
+    proxy = weakref.proxy(target)
+    with bp.profile() as report:
+        del target
+        (data(4, 4) @ data(4, 4)).realise()
+    assert rows_named(report, "matmul")
+    with pytest.raises(ReferenceError, match="no longer exists"):
+        proxy.up.weight
+
+
+def test_a_run_that_comes_too_late_stamps_nothing() -> None:
+    """A thread may have read the hook before the profile ended, and call it afterwards."""
+    x = data(8, 8)
+    step = bp.jit(lambda a: a @ a + 1)
+    for _ in range(3):
+        expected = step(x).numpy()
+    recorder = Recorder()
+    recorder.start()
+    late = hooks.run
+    made = recorder.stop()
+    hooks.run = late
+    try:
+        np.testing.assert_array_equal(step(x).numpy(), expected)
+    finally:
+        hooks.clear()
+    assert made.plans == [] and made.run_ns == {}
 
 
 @pytest.mark.parametrize("threads", [True, False])

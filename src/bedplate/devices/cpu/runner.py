@@ -157,8 +157,8 @@ class NativePlan:
             workers.ensure(limit)
         if config.debug >= 2:
             self._run_timed(address, limit, first, end)
-        elif hooks.run is not None:
-            hooks.run(self, address, first, end, limit)
+        elif (run := hooks.run) is not None:
+            run(self, address, first, end, limit)
         else:
             self.call(address, first, end, limit)
 
