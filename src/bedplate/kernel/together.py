@@ -43,8 +43,12 @@ class SideBySide:
         self._jobs.put((key, text))
         if len(self._threads) < self._most:
             thread = threading.Thread(target=self._work, name="bedplate-compile")
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads: what is not made here is made by who needs it
+                self._most = len(self._threads)
+                return
             self._threads.append(thread)
-            thread.start()
 
     def close(self) -> dict[str, Made]:
         """Wait for all; the objects by key. What failed is not there: it fails for who asks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,21 @@ def test_what_llvm_refuses_fails_for_who_asks(tmp_path: Path) -> None:
         with pytest.raises(InternalError, match=r"LLVM does not accept a lowered kernel"):
             native.load_code(BROKEN, "broken", host())
     native._ahead.clear()
+
+
+def test_a_machine_without_more_threads_compiles_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    kernels = [scaled(number) for number in range(80, 83)]
+    with bp.config(num_threads=4, cache_dir=str(tmp_path)):
+        compile_together(kernels)
+    x = np.ones(3, np.float32)
+    kernels[0](3, x)
+    np.testing.assert_array_equal(x, np.full(3, 160, np.float32))
 
 
 def test_one_thread_where_threads_are_off(tmp_path: Path) -> None:
