@@ -121,7 +121,7 @@ class Report:
     def trace(self, path: str | Path) -> None:
         """Write a trace that chrome://tracing and ui.perfetto.dev show.
 
-        raises  OSError
+        raises  OSError; CheckpointError if something is there that is no regular file
         """
         trace.write(self.recording, Path(path))
 

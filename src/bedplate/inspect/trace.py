@@ -7,10 +7,7 @@ source  "Trace Event Format", the Chromium project: complete events ("X"), count
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.devices.cpu.workers import workers
 from bedplate.inspect.places import module_of, phase_of, shown_line
+from bedplate.tensor.atomic import replacing
 
 if TYPE_CHECKING:
     from bedplate.inspect.recorder import Recording
@@ -28,18 +26,11 @@ MAX_MEMORY = 20_000  # points of the memory's curve
 def write(recording: Recording, path: Path) -> None:
     """Write the trace; a crash leaves the old file or the new.
 
-    raises  OSError
+    raises  OSError; CheckpointError if something is there that is no regular file
     """
     document = {"displayTimeUnit": "ms", "traceEvents": list(events(recording))}
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump(document, file)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        json.dump(document, file)
 
 
 def events(recording: Recording) -> Iterator[dict[str, Any]]:
@@ -80,12 +71,11 @@ def _micro(at: int, recording: Recording) -> float:
 
 
 def _span(span: Any, recording: Recording, threads: _Threads) -> dict[str, Any]:
-    event = {
+    return {
         "name": span.name, "cat": span.kind, "ph": "X", "pid": 1,
         "tid": threads.number(span.thread), "ts": _micro(span.begin, recording),
         "dur": (span.end - span.begin) / 1e3,
     }  # fmt: skip
-    return event
 
 
 def _generated(recording: Recording) -> Iterator[dict[str, Any]]:

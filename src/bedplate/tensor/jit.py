@@ -160,12 +160,16 @@ class Captured:
 
     def report(self) -> str:
         """Each capture: for which arguments, and why."""
-        return "\n".join(self._log) or f"{self._name}: not called yet"
+        with self._lock:
+            lines = list(self._log)
+        return "\n".join(lines) or f"{self._name}: not called yet"
 
     def schedule(self) -> str:
         """The regions and launches of each capture that is replayed."""
         parts = []
-        for key, found in self._known.items():
+        with self._lock:
+            known = list(self._known.items())
+        for key, found in known:
             for replay, _ in found.replays:
                 plan = replay.captured.plan
                 parts.append(f"{self._name} for {_shown(key)}:")
