@@ -22,6 +22,7 @@ from bedplate.kernel.llvm import binding
 from bedplate.kernel.target import Target
 
 Made = tuple[bytes, int, int]  # the object, and when it was begun and ready, in ns
+IDLE_SECONDS = 10.0  # after which a thread ends unasked: Ctrl-C may have kept its end from it
 
 
 class SideBySide:
@@ -43,24 +44,24 @@ class SideBySide:
         self._jobs.put((key, text))
         if len(self._threads) < self._most:
             thread = threading.Thread(target=self._work, name="bedplate-compile")
+            self._threads.append(thread)  # first: Ctrl-C may come once it runs
             try:
                 thread.start()
             except RuntimeError:  # no more threads: what is not made here is made by who needs it
+                self._threads.remove(thread)
                 self._most = len(self._threads)
-                return
-            self._threads.append(thread)
 
     def close(self) -> dict[str, Made]:
         """Wait for all; the objects by key. What failed is not there: it fails for who asks."""
-        for _ in self._threads:
-            self._jobs.put(None)
+        self._jobs.put(None)
         for thread in self._threads:
-            thread.join()
+            if thread.is_alive():  # Ctrl-C may have come before it was started
+                thread.join()
         return self.made
 
     def _work(self) -> None:
         machine = codegen.new_machine(self.target)
-        while (job := self._jobs.get()) is not None:
+        while (job := self._next()) is not None:
             key, text = job
             begin = time.perf_counter_ns()
             try:
@@ -69,6 +70,16 @@ class SideBySide:
             except Exception:  # made again, in its turn, by who needs it, and told there
                 continue
             self.made[key] = image, begin, time.perf_counter_ns()
+
+    def _next(self) -> tuple[str, str] | None:
+        """The next job; None at the end, which is left there for the other threads."""
+        try:
+            job = self._jobs.get(timeout=IDLE_SECONDS)
+        except queue.Empty:
+            return None
+        if job is None:
+            self._jobs.put(None)
+        return job
 
 
 def n_threads() -> int:

@@ -84,3 +84,27 @@ def test_one_thread_where_threads_are_off(tmp_path: Path) -> None:
         work.add("one", scaled(70).llvm())
         assert work.close() == {}
         compile_together([scaled(71), scaled(72)])
+
+
+def test_an_interrupt_where_a_thread_starts_leaves_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start = threading.Thread.start
+    started: list[threading.Thread] = []
+
+    def interrupted(self: threading.Thread) -> None:
+        start(self)
+        started.append(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with bp.config(num_threads=4), codegen.lock:
+        work = SideBySide(host())
+        for number in (70, 71):
+            with pytest.raises(KeyboardInterrupt, match=r"^$"):
+                work.add(str(number), scaled(number).llvm())
+        work.close()
+    assert len(started) == 2
+    for thread in started:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
