@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +18,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: its type is that of `default`; where there are `choices` it is one of them."""
+    """One setting: its type is that of `default`; where there are `choices` it is one of them.
+
+    plans  what is compiled depends on it, so that each value has plans and captures of its own
+    """
 
     name: str
     default: Any
     meaning: str
     choices: tuple[str, ...] = ()
+    plans: bool = False
 
     @property
     def variable(self) -> str:
@@ -73,29 +78,33 @@ SETTINGS = (
     Setting("cache_size", 512, "bound of the disk cache in MiB; the oldest entries go first"),
     Setting("target", "", "make kernels for a lesser processor of the same kind, such as avx2; "
             "read once; empty: this one"),
-    Setting("check", False, "bounds-checked kernels: an access out of range is a Python error"),
+    Setting("check", False, "bounds-checked kernels: an access out of range is a Python error",
+            plans=True),
     Setting("debug", 0, "1 what ran, 2 time and bytes, 3 passes that changed the graph, "
             "4 kernel programs, 5 LLVM IR, 6 assembly"),
     Setting("debug_filter", "", "only kernels whose name contains this"),
     Setting("verify", False, "verify the graph after every pass"),
     Setting("pending_nodes", 20000, "a thread's pending graph is run when it holds so many nodes"),
     Setting("pending_size", 256, "so is it when data of this many MiB has entered it"),
-    Setting("fusion", True, "fuse element-wise ops, reductions and epilogues into single kernels"),
-    Setting("merging", True, "small launches of one kernel side by side run as one, over a table"),
-    Setting("tiling", True, "read in tiles what lies across the rows, as transposition does"),
-    Setting("layout", True, "convolutions put channels innermost where that pays"),
-    Setting("folding", True, "fold constant subgraphs"),
-    Setting("cse", True, "merge equal subexpressions"),
-    Setting("algebra", True, "value-exact algebraic rewrites"),
+    Setting("fusion", True, "fuse element-wise ops, reductions and epilogues into single kernels",
+            plans=True),
+    Setting("merging", True, "small launches of one kernel side by side run as one, over a table",
+            plans=True),
+    Setting("tiling", True, "read in tiles what lies across the rows, as transposition does",
+            plans=True),
+    Setting("layout", True, "convolutions put channels innermost where that pays", plans=True),
+    Setting("folding", True, "fold constant subgraphs", plans=True),
+    Setting("cse", True, "merge equal subexpressions", plans=True),
+    Setting("algebra", True, "value-exact algebraic rewrites", plans=True),
     Setting("pooling", True, "keep freed memory for reuse"),
     Setting("pool_size", 0, "bound in MiB of freed memory kept for reuse; 0: half the limit"),
     Setting("memory_limit", 0, "bound in MiB of memory in use; 0: what the machine has"),
     Setting("threads", True, "run kernels on all worker threads; off: on the caller alone"),
     Setting("accumulate", "", "how sum, mean, var, std, norms, matmul add up: float32, float64 "
             "or compensated (pairs); empty: in the dtype itself, 16-bit floats in float32",
-            ACCUMULATE),
+            ACCUMULATE, plans=True),
     Setting("bfloat16_dot", True, "products of bfloat16 by the processor's dot instruction, where "
-            "that is faster: the same bits, but subnormal numbers count as zeros"),
+            "that is faster: the same bits, but subnormal numbers count as zeros", plans=True),
     Setting("print_precision", 4, "digits behind the point when a tensor is printed"),
     Setting("print_threshold", 1000, "of a tensor with more elements only the edges are printed"),
     Setting("print_edge", 3, "elements at each end of an axis that are printed then"),
@@ -103,6 +112,8 @@ SETTINGS = (
     Setting("jit", True, "bp.jit captures; off: the function runs as it stands"),
 )  # fmt: skip
 _BY_NAME = {s.name: s for s in SETTINGS}
+PLAN_SETTINGS = tuple([s.name for s in SETTINGS if s.plans])
+IMPORTED_NS = time.time_ns()  # sources that are younger are not those that run
 
 
 class _Here(threading.local):

@@ -21,7 +21,7 @@ from bedplate.compiler.builder import Launch
 from bedplate.compiler.merge import table_task
 from bedplate.compiler.plan import ERRORS, Plan, Result
 from bedplate.compiler.signature import Signature
-from bedplate.config import config
+from bedplate.config import IMPORTED_NS, config
 from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.devices.cpu.runner import NativePlan, Slot, Task, n_workers
 from bedplate.dtypes import DType, as_dtype
@@ -50,11 +50,14 @@ def key_of(signature: Signature, settings: Any, wishes: Any) -> str | None:
     watched = config.check or config.verify or config.debug
     if watched or hooks.planned is not None or hooks.plan_key is not None:
         return None
+    environment = _environment()
+    if not environment:
+        return None
     parts, roots = signature.key
     texts = [
         FORMAT,
-        _environment(),
-        repr((settings, config.accumulate, n_workers(), wishes, roots)),
+        environment,
+        repr((settings, n_workers(), wishes, roots)),
     ]
     for part in parts:
         if len(part) == 5:
@@ -84,7 +87,10 @@ def _is_ours(op: Op) -> bool:
 
 @functools.cache
 def _environment() -> str:
-    """The machine, and each file of the package: name, size and time."""
+    """The machine, and each file of the package: name, size and time.
+
+    Empty if a file was written since the package was imported: what runs is older than it.
+    """
     target = host()
     machine = (target.name, target.triple, target.cpu, target.features, target.vector_bits)
     caches = tuple([cache_bytes(level) for level in (1, 2, 3)])
@@ -93,6 +99,8 @@ def _environment() -> str:
         for name in sorted(names):
             if name.endswith(".py"):
                 status = os.stat(os.path.join(folder, name))
+                if status.st_mtime_ns > IMPORTED_NS:
+                    return ""
                 sources.append((folder, name, status.st_size, status.st_mtime_ns))
     return repr((machine, caches, os.cpu_count(), sources))
 

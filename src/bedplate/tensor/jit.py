@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bedplate.config import settings_of
+from bedplate.config import PLAN_SETTINGS, settings_of
 from bedplate.devices.device import current_device
 from bedplate.errors import CaptureError
 from bedplate.graph.pending import LOCAL
@@ -45,10 +45,7 @@ MAX_CAPTURES = 16  # of one specialisation that never comes out the same twice
 MAX_SPECIALISATIONS = 64
 MAX_REPORT = 200  # lines
 MAX_REPLAYS = 8  # of one specialisation, which differ in what they met outside
-_settings = settings_of(
-    "jit", "check", "fusion", "merging", "tiling", "layout", "folding", "cse", "algebra",
-    "accumulate", "bfloat16_dot",
-)  # fmt: skip
+_settings = settings_of("jit", *PLAN_SETTINGS)
 
 
 def jit(function: Callable[..., Any] | None = None) -> Any:

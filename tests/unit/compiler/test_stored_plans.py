@@ -12,6 +12,7 @@ import pytest
 
 import bedplate as bp
 from bedplate.compiler import realise, stored_plans
+from bedplate.config import PLAN_SETTINGS
 from bedplate.kernel import cache
 
 X = np.random.default_rng(7).standard_normal((6, 33)).astype(np.float32)
@@ -120,6 +121,31 @@ def test_a_changed_source_is_another_plan(made: list[int], monkeypatch: pytest.M
     monkeypatch.setattr(stored_plans, "_environment", lambda: "another file")
     value()
     assert len(made) > count
+
+
+def test_sources_younger_than_the_import_keep_no_plan(
+    made: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_plans, "IMPORTED_NS", 0)
+    stored_plans._environment.cache_clear()
+    try:
+        value()
+        count = len(made)
+        realise.clear_plans()
+        value()
+        assert len(made) > count
+    finally:
+        stored_plans._environment.cache_clear()
+
+
+def test_each_setting_of_plans_has_plans_of_its_own() -> None:
+    keys = {realise._settings()}
+    for name in PLAN_SETTINGS:
+        other = "float64" if name == "accumulate" else not getattr(bp.config, name)
+        with bp.config(**{name: other}):
+            keys.add(realise._settings())
+    assert len(keys) == len(PLAN_SETTINGS) + 1
+    assert {"fusion", "accumulate", "layout"} <= set(PLAN_SETTINGS)
 
 
 @pytest.mark.parametrize(
