@@ -84,11 +84,11 @@ def _model(p: Any, dtype: str = "float32") -> Any:
     return model
 
 
-def train_step(p: Any, inputs: Any) -> Any:
+def step_of(p: Any) -> tuple[Any, list[Any]]:
+    """A step on ids that returns the loss, and the parameters that it changes."""
     model = _model(p)
     parameters = list(model.parameters())
     optimiser = _adamw(parameters)
-    ids = bp.tensor(inputs[0])
 
     def step(ids: Any) -> Any:
         optimiser.zero_grad()
@@ -98,7 +98,12 @@ def train_step(p: Any, inputs: Any) -> Any:
         optimiser.step()
         return loss.detach()
 
-    step = bp.jit(step) if JIT else step
+    return (bp.jit(step) if JIT else step), parameters
+
+
+def train_step(p: Any, inputs: Any) -> Any:
+    step, parameters = step_of(p)
+    ids = bp.tensor(inputs[0])
     return lambda: realised([step(ids), *parameters])[:1]
 
 

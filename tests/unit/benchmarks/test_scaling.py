@@ -1,4 +1,4 @@
-"""How growth is fitted, flagged and shown; one point that is measured."""
+"""How growth is fitted, flagged and shown; one point and one first step that are measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import growth, scaling, scaling_page, scaling_point
+from benchmarks import first_steps, growth, scaling, scaling_page, scaling_point
 
 PRODUCT = growth.SERIES[0]
 
@@ -51,6 +51,11 @@ def test_a_point_is_measured() -> None:
     found = scaling_point.measured(job)
     assert found["seconds"] > 0 and found["first_seconds"] > 0
     assert found["bytes"] >= 3 * 8 * 8 * 4
+
+
+def test_a_first_step_is_measured_and_a_new_size_after_it() -> None:
+    seconds = first_steps.measure(1)
+    assert len(seconds) == len(first_steps.SIZES) and min(seconds) > 0
 
 
 def test_series_are_kept_beside_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
