@@ -116,8 +116,15 @@ def test_what_does_not_fit_is_refused():
     broken = Linear(3, 4)
     with bp.no_grad():
         broken.weight[0, 0] = float("nan")
-    with pytest.raises(SettingError, match="infinite or NaN"):
+    with pytest.raises(SettingError, match=r"infinite or NaN\n  weight\[0, 0\] is nan"):
         QuantisedLinear.of(broken)
+
+
+@pytest.mark.parametrize("columns", [64.7, "64", None])
+def test_a_number_of_outputs_that_is_no_integer_is_refused(columns):
+    layer = bp.nn.QuantisedLinear.of(bp.nn.Linear(32, 64))
+    with pytest.raises(TypeError, match=r"quantised_linear: out_features is .*\n  expected an int"):
+        bp.nn.functional.quantised_linear(bp.zeros((2, 32)), layer.packed, layer.scales, columns)
 
 
 @pytest.mark.parametrize("columns", [69, 71, 96, 64])

@@ -60,7 +60,11 @@ class QuantisedLinear(Module):
         with no_grad():
             weight = linear.weight.detach().astype(float32).numpy()
             if not np.isfinite(weight).all():
-                raise SettingError("QuantisedLinear: a weight is infinite or NaN; mend it first")
+                row, column = np.argwhere(~np.isfinite(weight))[0]
+                raise SettingError(
+                    "QuantisedLinear: a weight is infinite or NaN\n"
+                    f"  weight[{row}, {column}] is {weight[row, column]}; mend it first"
+                )
             packed, scales = quantised(weight, bits)
             layer.packed, layer.scales = tensor(packed), tensor(scales)
         layer.bias = linear.bias

@@ -212,19 +212,24 @@ class Olmo3(Module):
         For use alone: the rounded matrices get no gradient, and `save` refuses the model.
 
         kind    "int8" or "int4": whole numbers of that size, with a scale for every 32
-        raises  SettingError for another kind, for weights that are not finite, and for a model
-                that is quantised already
+        raises  SettingError for another kind, for weights that are not finite (those before them
+                are rounded by then), and for a model that is quantised already
         """
         if kind not in QUANTISED_BITS:
             kinds = ", ".join(map(repr, QUANTISED_BITS))
             raise SettingError(f"quantise: no kind {kind!r}\n  there are {kinds}")
         if self.is_quantised:
             raise SettingError("quantise: the model is quantised already\n  load it again")
-        for module in list(self.modules()):
-            for name, part in list(module.named_children()):
-                if isinstance(part, Linear):
-                    setattr(module, name, QuantisedLinear.of(part, QUANTISED_BITS[kind]))
         generation.forget_step(self)
+        for path, module in list(self.named_modules()):
+            for name, part in list(module.named_children()):
+                if not isinstance(part, Linear):
+                    continue
+                try:
+                    setattr(module, name, QuantisedLinear.of(part, QUANTISED_BITS[kind]))
+                except SettingError as error:
+                    where = f"{path}.{name}" if path else name
+                    raise SettingError(f"quantise: module {where}\n  {error}") from None
         return self
 
     @property

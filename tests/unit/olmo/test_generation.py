@@ -218,6 +218,14 @@ def test_a_quantised_model_decodes_what_it_computes_at_once(small_model, kind):
     assert not any(name.endswith("proj.weight") for name, _ in model.named_parameters())
 
 
+def test_quantise_names_the_module_of_a_weight_that_is_not_finite(small_model):
+    model = small_model()
+    with no_grad():
+        model.lm_head.weight[2, 3] = float("inf")
+    with pytest.raises(SettingError, match=r"module lm_head\n.*\n  weight\[2, 3\] is inf"):
+        model.quantise()
+
+
 def test_a_quantised_model_is_not_saved_nor_quantised_again(small_model, tmp_path):
     model = small_model().quantise("int8")
     with pytest.raises(CheckpointError, match="quantised"):

@@ -9,6 +9,7 @@ quantised_format.py says how they lie in memory, quantised_kernel.py in which or
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -140,7 +141,7 @@ def quantised_linear(x: Value, packed: Value, scales: Value, out_features: int) 
                   both are made by `bp.nn.QuantisedLinear`
     out_features  N
     returns       (..., N)  dtype of x; the weights get no gradient
-    raises        ShapeError, DTypeError if they do not fit
+    raises        ShapeError, DTypeError if they do not fit; TypeError if N is no integer
     cost          2 N K flops a row; reads N K bits / 8 and N K / 16 bytes
     source        the grouping is that of GGML's q8_0 and q4_0
     >>> import bedplate as bp
@@ -152,6 +153,12 @@ def quantised_linear(x: Value, packed: Value, scales: Value, out_features: int) 
     x, packed, scales = as_values("quantised_linear", (x, packed, scales))
     if not x.shape:
         refuse(ShapeError, "quantised_linear", "x has no axis", {"x": x})
+    try:
+        columns = operator.index(out_features)
+    except TypeError:
+        raise TypeError(
+            f"quantised_linear: out_features is {out_features!r:.80}\n  expected an integer"
+        ) from None
     rows = reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
-    out = apply(QUANTISED_LINEAR, (rows, packed, scales), {"columns": int(out_features)})
-    return reshape(out, (*x.shape[:-1], int(out_features)))
+    out = apply(QUANTISED_LINEAR, (rows, packed, scales), {"columns": columns})
+    return reshape(out, (*x.shape[:-1], columns))
