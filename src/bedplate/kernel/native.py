@@ -148,6 +148,12 @@ def make_ahead(texts: Iterable[tuple[str, str]], target: Target) -> None:
             _made(key, symbols[key], image, begin, end)
 
 
+def forget_ahead() -> None:
+    """Drop the objects that nobody asked for: one that failed left those behind it unused."""
+    with codegen.lock:
+        _ahead.clear()
+
+
 def _made(key: str, symbol: str, image: bytes, begin: int, end: int) -> None:
     """Keep a new object, and tell whoever listens when it was made."""
     if (generated := hooks.generated) is not None:

@@ -23,7 +23,7 @@ from bedplate.kernel.ir import Program
 from bedplate.kernel.language.calls import call, check_symbols
 from bedplate.kernel.lower import lower, symbol_of
 from bedplate.kernel.machine import Watch, interpret
-from bedplate.kernel.native import CheckedCompiled, Compiled, load_code, make_ahead
+from bedplate.kernel.native import CheckedCompiled, Compiled, forget_ahead, load_code, make_ahead
 from bedplate.kernel.target import Target, find_target, host
 from bedplate.kernel.trace import Tracer
 from bedplate.kernel.types import Type
@@ -204,12 +204,15 @@ def compile_together(kernels: Iterable[Kernel]) -> None:
     begin = time.perf_counter_ns()
     with codegen.lock:
         new = [each for each in dict.fromkeys(kernels) if each._compiled is None]
-        if len(new) > 1 and not config.check:
-            target = host()
-            texts = ((each._checked_text(target), symbol_of(each.name)) for each in new)
-            make_ahead(texts, target)
-        for each in new:
-            each.compile()
+        try:
+            if len(new) > 1 and not config.check:
+                target = host()
+                texts = ((each._checked_text(target), symbol_of(each.name)) for each in new)
+                make_ahead(texts, target)
+            for each in new:
+                each.compile()
+        finally:
+            forget_ahead()
     if (together := hooks.together) is not None:
         together(begin, time.perf_counter_ns())
 

@@ -60,7 +60,8 @@ def test_what_llvm_refuses_fails_for_who_asks(tmp_path: Path) -> None:
         native.make_ahead([(BROKEN, "broken"), (scaled(60).llvm(), "fine")], host())
         with pytest.raises(InternalError, match=r"LLVM does not accept a lowered kernel"):
             native.load_code(BROKEN, "broken", host())
-    native._ahead.clear()
+    native.forget_ahead()
+    assert not native._ahead
 
 
 def test_a_machine_without_more_threads_compiles_one_by_one(
