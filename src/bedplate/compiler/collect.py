@@ -3,6 +3,9 @@
 This stands between a user's asking for a value and the plan that computes it, at every step of an
 uncaptured program; so the walk numbers the nodes, makes the key, counts who holds what and drops
 what nobody needs, all at once. What it does not cover goes the long way round, see realise.py.
+
+Reference counts decide only which values are kept, never what a value is: where an interpreter
+counts otherwise, too low a count costs computing a node again, too high a one memory.
 """
 
 from __future__ import annotations
@@ -72,7 +75,7 @@ def drop_unheld(nodes: list[Node]) -> None:
     some = False
     for at in range(len(nodes) - 2, -1, -1):
         if count(nodes[at]) == own:
-            nodes[at] = None  # type: ignore[call-overload]
+            nodes[at] = None  # type: ignore[call-overload] - a hole, closed below
             some = True
     if some:
         nodes[:] = [node for node in nodes if node is not None]

@@ -116,7 +116,7 @@ class EmitterBase:
         """The index wrapped and clamped; what is out of range goes to the error record."""
         size, site = self.sizes[i]
         wide = cast(index, i64)
-        wrap = self.program.values[i].wrap  # type: ignore[union-attr]
+        wrap = self.program.values[i].wrap  # type: ignore[union-attr] - a value of this kind has it
         if mask is not None or self.program.levels[i] == FULL:
             return self._checked_vector(wide, mask, size, site, wrap)
         wrapped = select(wide < 0, wide + size, wide) if wrap else wide

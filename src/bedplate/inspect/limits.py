@@ -58,7 +58,7 @@ def multiply_adds(element: Any, loops: int) -> tuple[Any, int]:
     lanes = host().lanes(element)
 
     @kernel
-    def multiply_adds(args: ptr(i64), begin: i64, end: i64, worker: i64):  # type: ignore[valid-type]
+    def multiply_adds(args: ptr(i64), begin: i64, end: i64, worker: i64):  # type: ignore[valid-type] - a call
         output = word_pointer(args, 0, element)
         factor, term = constant(element, 0.5, lanes), constant(element, 1.0, lanes)
         # different starts: equal chains would be merged into one
@@ -83,7 +83,7 @@ def stream(reads: bool, writes: bool, nontemporal: bool) -> Any:
     steps = CHUNK_BYTES // 4 // lanes // UNROLL
 
     @kernel
-    def stream(args: ptr(i64), begin: i64, end: i64, worker: i64):  # type: ignore[valid-type]
+    def stream(args: ptr(i64), begin: i64, end: i64, worker: i64):  # type: ignore[valid-type] - a call
         source, target = word_pointer(args, 0, f32), word_pointer(args, 1, f32)
         sums = [var(zeros(f32, lanes)) for _ in range(UNROLL)]
         for item in loop(begin, end):
