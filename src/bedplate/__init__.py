@@ -32,6 +32,7 @@ from bedplate.dtypes import (
     uint64,
 )
 from bedplate.dtypes import bool_ as bool
+from bedplate.later import __dir__ as __dir__
 from bedplate.later import __getattr__ as __getattr__
 from bedplate.tensor import (
     Autograd,

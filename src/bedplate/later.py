@@ -9,6 +9,7 @@ caller's module: what is deferred is named by its whole name, and tests import e
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'bedplate' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    """The names of the package, those of parts not imported yet among them."""
+    return sorted({*vars(sys.modules["bedplate"]), *PARTS, *SPACES, *NAMES})
+
+
 class Later:
     """A module that is imported when something of it is first used; each use costs 0.5 us.
 
@@ -46,6 +52,8 @@ class Later:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # what copy and pickle look for, before there is a `_module`
+            raise AttributeError(name)
         return getattr(importlib.import_module(self._module), name)
 
 

@@ -1,13 +1,16 @@
 """What is imported at its first use is there, and is not imported before."""
 
+import copy
 import importlib
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 import bedplate
-from bedplate.later import DEFERRED, NAMES
+from bedplate.later import DEFERRED, NAMES, Later
 
 # parts that `import bedplate` must leave alone, since they cost more than they are worth there
 LEFT_ALONE = (
@@ -35,3 +38,20 @@ def test_import_leaves_alone_what_it_does_not_need() -> None:
     text = "import bedplate, sys; print(*sys.modules)"
     modules = subprocess.check_output([sys.executable, "-c", text], text=True).split()
     assert not set(LEFT_ALONE) & set(modules)
+
+
+def test_every_public_name_is_listed() -> None:
+    text = "import bedplate; print(*dir(bedplate))"
+    listed = subprocess.check_output([sys.executable, "-c", text], text=True).split()
+    assert {*bedplate.__all__, *NAMES} <= set(listed)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda later: pickle.loads(pickle.dumps(later))]
+)
+def test_a_late_module_can_be_copied(copied: Callable[[Later], Later]) -> None:
+    known = list(DEFERRED)
+    try:
+        assert copied(Later("json")).loads("[1]") == [1]
+    finally:
+        DEFERRED[:] = known
