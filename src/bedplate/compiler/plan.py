@@ -336,7 +336,7 @@ def _tasks(region: list[Launch]) -> list[Task]:
 def _task(launch: Launch) -> Task:
     words = [_word(word) for word in launch.words]
     compiled = launch.kernel.compile()
-    nodes = _members(launch.origin)
+    nodes = members_of(launch.origin)
     sites = tuple([node.site for node in nodes if node.site is not None])
     wide = bool(nodes) and getattr(nodes[0].dtype, "itemsize", 4) >= 8
     return Task(
@@ -345,7 +345,7 @@ def _task(launch: Launch) -> Task:
     )  # fmt: skip
 
 
-def _members(group: Group | None) -> list[Node]:
+def members_of(group: Group | None) -> list[Node]:
     """The nodes that a launch of a group computes, its epilogue's among them."""
     if group is None:
         return []

@@ -66,6 +66,9 @@ class Ledger:
     holders  gives the parameters and the optimisers' tensors there are: (tensor, kind, path)
     unnamed  there may be blocks whose holders nobody has looked for
     live     bytes; peak: the most that lived at once, begun: what lived before is not known
+
+    What the allocator calls may run inside a finaliser, on any thread: it counts, and looks at
+    nothing else. The holders are looked for outside the lock, since a finaliser may run meanwhile.
     """
 
     def __init__(self, holders: Callable[[], Iterable[tuple[Tensor, str, str]]]) -> None:
@@ -77,6 +80,7 @@ class Ledger:
         self.peak = 0
         self._noted = 0
         self.unnamed = False
+        self._noted_anew = False
         self._notes: list[Held] = []
 
     # ---- what the allocator calls
@@ -105,35 +109,39 @@ class Ledger:
 
     def adopt(self) -> None:
         """Count what the parameters and the optimisers that are known held before."""
-        with self._lock:
-            for tensor, _kind, _path in self._holders():
-                block = tensor._node.block
+        for tensor, _kind, _path in list(self._holders()):
+            block = tensor._node.block
+            with self._lock:
                 if isinstance(block, Block) and id(block) not in self._blocks:
                     self.made(block)
-            self.name_holders()
+        self.name_holders()
 
     # ---- what a run tells
 
     def ran(self, info: Any, slots: Any) -> None:
         """A plan runs: `slots` are its addresses; its arena and outputs become known."""
-        arena = self._by_address.get(slots[0])
-        if arena is not None:
-            arena.plan, arena.kind = info, TEMPORARY
-        self.unnamed = True  # what it stores has its holders when it has run
-        if info is None:
-            return
-        for slot, site in info.outputs:
-            held = self._by_address.get(slots[slot])
-            if held is not None and held.kind == TEMPORARY:
-                held.kind, held.site, held.module = ACTIVATION, site, module_of(site)
+        if self._noted_anew:
+            self.name_holders()
+        with self._lock:
+            arena = self._by_address.get(slots[0])
+            if arena is not None:
+                arena.plan, arena.kind = info, TEMPORARY
+            self.unnamed = True  # what it stores has its holders when it has run
+            for slot, site in info.outputs if info is not None else ():
+                held = self._by_address.get(slots[slot])
+                if held is not None and held.kind == TEMPORARY:
+                    held.kind, held.site, held.module = ACTIVATION, site, module_of(site)
 
     def name_holders(self) -> None:
         """Tell parameters, gradients and optimisers' state from the rest."""
-        self.unnamed = False
-        for tensor, kind, path in self._holders():
-            self._name(tensor, kind, path)
-            if kind == PARAMETER and tensor._grad is not None:
-                self._name(tensor._grad, GRADIENT, path)
+        self.unnamed = self._noted_anew = False
+        holders = list(self._holders())
+        with self._lock:
+            for tensor, kind, path in holders:
+                self._name(tensor, kind, path)
+                gradient = tensor._grad if kind == PARAMETER else None
+                if gradient is not None:
+                    self._name(gradient, GRADIENT, path)
 
     def _name(self, tensor: Tensor, kind: str, path: str) -> None:
         block = tensor._node.block
@@ -145,8 +153,7 @@ class Ledger:
 
     def _note(self) -> None:
         self._noted = self.live
-        self.name_holders()
-        self.unnamed = True
+        self.unnamed = self._noted_anew = True
         self._notes = list(self._blocks.values())
 
     def close(self) -> tuple[list[Share], list[Share]]:
@@ -154,8 +161,10 @@ class Ledger:
         with self._lock:
             if self.live > self._noted:
                 self._note()
-            self.name_holders()
-            return _shares(self._notes), _shares(self._blocks.values())
+        self.name_holders()
+        with self._lock:
+            notes, blocks = self._notes, list(self._blocks.values())
+        return _shares(notes), _shares(blocks)
 
 
 def _shares(blocks: Iterable[Held]) -> list[Share]:

@@ -24,6 +24,7 @@ from bedplate.optim.optimizer import Optimizer
 
 FORWARD, BACKWARD, OPTIMISER = "forward", "backward", "optimiser"
 MODELS = PACKAGE + "olmo" + os.sep
+NO_MODULE = "(no module)"  # what tables show for an empty path
 MAX_SEARCHES = 20  # for the module that a called one is a part of; each looks at all objects
 
 
@@ -84,6 +85,7 @@ class Places:
         self.roots: weakref.WeakKeyDictionary[Module, str] = weakref.WeakKeyDictionary()
         self.optimisers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._searches = 0
+        self._lock = threading.RLock()
         self._shown: dict[str, bool] = {}
         self._plain = Module.__call__, Optimizer._begin, Optimizer._update
 
@@ -142,7 +144,8 @@ class Places:
         Module.__call__, Optimizer._begin, Optimizer._update = self._plain
 
     def _stepping(self, optimiser: Optimizer, function: Any, arguments: tuple[Any, ...]) -> Any:
-        self.optimisers.add(optimiser)
+        with self._lock:
+            self.optimisers.add(optimiser)
         name = f"{type(optimiser).__name__}.step"
         return self._inside(self._here.optimisers, name, function, arguments, {})
 
@@ -176,7 +179,8 @@ class Places:
         # by type: `isinstance` would ask each object for its class, which a dead proxy refuses
         found = [x for x in gc.get_objects() if issubclass(type(x), Module | Optimizer)]
         modules = [x for x in found if isinstance(x, Module)]
-        self.optimisers.update(x for x in found if isinstance(x, Optimizer))
+        with self._lock:
+            self.optimisers.update(x for x in found if isinstance(x, Optimizer))
         parts = {id(child) for module in modules for _, child in module.named_children()}
         for module in modules:
             if id(module) not in parts and module not in self.roots:
@@ -184,6 +188,12 @@ class Places:
 
     def _add_root(self, module: Module) -> None:
         kind = type(module).__name__
-        self.roots[module] = kind
-        for path, part in module.named_modules():
-            self._names.setdefault(part, f"{kind}.{path}".rstrip("."))
+        with self._lock:
+            self.roots[module] = kind
+            for path, part in list(module.named_modules()):
+                self._names.setdefault(part, f"{kind}.{path}".rstrip("."))
+
+    def known(self) -> tuple[list[tuple[Module, str]], list[Optimizer]]:
+        """The modules that are part of no other, with their names, and the optimisers."""
+        with self._lock:
+            return list(self.roots.items()), list(self.optimisers)

@@ -46,8 +46,13 @@ def profile() -> Iterator[Report]:
         pending = Pending()
         recorder.start()
         try:
-            yield pending  # type: ignore[misc]
-        finally:
-            pending.fill(make_report(recorder.stop()))
+            yield pending  # type: ignore[misc]  # it stands for the report that comes to be in it
+        except BaseException as raised:
+            try:
+                pending.fill(make_report(recorder.stop()))
+            except Exception as error:  # must not hide what the block raised
+                raised.add_note(f"profile: no report could be made: {error!r}")
+            raise
+        pending.fill(make_report(recorder.stop()))
     finally:
         _running.release()

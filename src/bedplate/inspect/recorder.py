@@ -9,11 +9,12 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 from bedplate.compiler.builder import BufferRef, Launch
-from bedplate.compiler.plan import FIRST_INPUT, Plan
+from bedplate.compiler.plan import FIRST_INPUT, Plan, members_of
 from bedplate.compiler.realise import clear_plans
 from bedplate.graph.node import Node
 from bedplate.inspect.launches import Folded, TaskTimes, fold
@@ -110,24 +111,30 @@ class Recorder:
         self.made = Recording(time.perf_counter_ns(), threading.get_ident())
 
     def start(self) -> None:
+        """Listen; if that fails half-way, what was done is undone."""
         clear_plans()  # those that are made from here on are known in full
-        self.places.install()
-        self._forget_blocks = observe_blocks(self.ledger.made, self.ledger.gone)
-        self.ledger.adopt()
+        with ExitStack() as undo:
+            undo.callback(self.places.restore)
+            self.places.install()
+            undo.callback(observe_blocks(self.ledger.made, self.ledger.gone))
+            self.ledger.adopt()
+            undo.callback(hooks.clear)
+            self._listen()
+            self._undo = undo.pop_all()
+        self.made.begin = time.perf_counter_ns()
+
+    def _listen(self) -> None:
         hooks.site, hooks.gradient = self.places.site, self.places.gradient
         hooks.plan_key, hooks.planned = self._plan_key, self._planned
         hooks.run, hooks.host = self._run, self._host
         hooks.compiled, hooks.generated = self._compiled, self._generated
         hooks.together = self._together
-        self.made.begin = time.perf_counter_ns()
 
     def stop(self) -> Recording:
         """What was told; everything runs as before when this returns."""
         made = self.made
         made.end = time.perf_counter_ns()
-        hooks.clear()
-        self._forget_blocks()
-        self.places.restore()
+        self._undo.close()
         with self._lock:  # another thread may be on its way to `_run`: it stamps no plan any more
             self._ended = True
             for stamped in made.plans:
@@ -226,19 +233,20 @@ class Recorder:
     def _holders(self) -> Any:
         """(tensor, kind, module path) of parameters, buffers and optimisers' state."""
         paths: dict[int, str] = {}
-        for root, kind in list(self.places.roots.items()):
+        roots, optimisers = self.places.known()
+        for root, kind in roots:
             tensors = [*root.named_parameters(), *root.named_buffers()]
             for name, tensor in tensors:
                 path = f"{kind}.{name}".rpartition(".")[0]
                 paths[id(tensor)] = path
                 yield tensor, PARAMETER, path
-        for optimiser in list(self.places.optimisers):
+        for optimiser in optimisers:
             tensors = [p for group in optimiser.param_groups for p in group["params"]]
-            for parameter, state in zip(tensors, optimiser.state, strict=False):
+            for parameter, state in zip(tensors, list(optimiser.state), strict=False):
                 path = paths.get(id(parameter), "")
                 if not path:
                     yield parameter, PARAMETER, path
-                for tensor in state.values():
+                for tensor in list(state.values()):
                     yield tensor, OPTIMISER_STATE, path
 
 
@@ -253,7 +261,7 @@ def _info_of(plan: Plan, regions: list[list[Launch]], buffers: dict[Node, Buffer
     life: dict[BufferRef, list[Any]] = {}
     for number, region in enumerate(regions):
         for launch in region:
-            sites = _sites(launch)
+            sites = [n.site for n in members_of(launch.origin) if n.site is not None]
             phases = {phase_of(site) for site in sites}
             site = sites[0] if sites else None
             for buffer in (*launch.reads, *launch.writes):
@@ -272,14 +280,6 @@ def _info_of(plan: Plan, regions: list[list[Launch]], buffers: dict[Node, Buffer
     return PlanInfo(outputs, temporaries, _written(plan, regions))
 
 
-def _sites(launch: Launch) -> list[Any]:
-    group = launch.origin
-    if group is None:
-        return []
-    members = group.members if group.epilogue is None else group.members + group.epilogue.members
-    return [node.site for node in members if node.site is not None]
-
-
 def _written(plan: Plan, regions: list[list[Launch]]) -> list[float]:
     """The share of its bytes that each task writes; a merged one as its first launch."""
     written = {}
@@ -287,7 +287,7 @@ def _written(plan: Plan, regions: list[list[Launch]]) -> list[float]:
         stored = sum(b.nbytes for b in launch.writes if b.name != "scratch")
         written[launch.name] = min(stored / launch.nbytes, 1.0) if launch.nbytes else 1.0
     return [
-        written.get(task.name.split(" of ")[0], 1.0)
+        written.get((task.parts or (task,))[0].name, 1.0)
         for region in plan.native.regions
         for task in region
     ]

@@ -10,19 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.devices.cpu.runner import Task
 from bedplate.errors import SettingError
 from bedplate.inspect import text, trace
 from bedplate.inspect.launches import TaskTimes
 from bedplate.inspect.ledger import KINDS, Share
 from bedplate.inspect.limits import Machine, measure
-from bedplate.inspect.places import module_of, phase_of, shown_line
+from bedplate.inspect.places import NO_MODULE, module_of, phase_of, shown_line
 from bedplate.inspect.recorder import Recording, Span
-from bedplate.inspect.stamps import StampedPlan
+from bedplate.inspect.stamps import StampedPlan, sites_of
 from bedplate.inspect.verdict import Verdict, Work, judge
 from bedplate.kernel.lower import symbol_of
 
-NO_MODULE = "(no module)"
 SPENT = ("compile", "together", "plan", "numpy")  # kinds of spans that time goes to
 Key = tuple[str, tuple[str, ...], tuple[str, ...]]  # of a row: name, lines, phases
 Times = tuple[StampedPlan, int, TaskTimes]  # a plan, the number of a task of it, its launches
@@ -94,7 +92,8 @@ class Report:
     """What a profile found; `str()` is the text.
 
     seconds   of the profile, on the clock
-    spent     seconds by what they went to: kernels, compiling, planning, Python, ...
+    spent     seconds of the thread that profiles, by what they went to: kernels, Python, ...
+    elsewhere seconds of kernels by thread, of the other threads: they ran beside `spent`
     kernels   by time, the longest first; modules too
     peak, end memory when most was held, and at the end
     compiled  the kernels that were made ready
@@ -103,6 +102,7 @@ class Report:
 
     seconds: float
     spent: dict[str, float]
+    elsewhere: list[float]
     kernels: list[KernelRow]
     modules: list[ModuleRow]
     peak: MemoryTable
@@ -169,6 +169,7 @@ def make_report(recording: Recording) -> Report:
     return Report(
         (recording.end - recording.begin) / 1e9,
         _spent(recording),
+        [part for thread, part in _by_thread(recording).items() if thread != recording.thread],
         kernels,
         _modules(recording),
         _memory(recording.at_peak, recording.peak_bytes),
@@ -180,11 +181,6 @@ def make_report(recording: Recording) -> Report:
 
 
 # ---- kernels
-
-
-def sites_of(task: Task) -> list[Any]:
-    """The sites of a task, or of all that it stands for."""
-    return [site for part in (task.parts or (task,)) for site in part.sites]
 
 
 def _timed(recording: Recording) -> Iterator[Times]:
@@ -317,10 +313,8 @@ def _spent(recording: Recording) -> dict[str, float]:
     here = [span for span in recording.spans if span.thread == recording.thread]
     of = {kind: [span for span in here if span.kind == kind] for kind in SPENT}
     wall = (recording.end - recording.begin) / 1e9
-    all_runs = sum(recording.run_ns.values()) / 1e9
     runs = recording.run_ns.get(recording.thread, 0) / 1e9
-    kernels = sum(times.total for times in recording.tasks.values())
-    kernels *= runs / all_runs if all_runs else 0.0
+    kernels = _by_thread(recording).get(recording.thread, 0.0)
     alone = [span for span in of["compile"] if not _within(span, of["together"])]
     compiled = of["together"] + alone
     compiling, numpy = _seconds(compiled), _seconds(of["numpy"])
@@ -335,6 +329,13 @@ def _spent(recording: Recording) -> dict[str, float]:
         "planning": planning,
         "Python": max(rest, 0.0),
     }
+
+
+def _by_thread(recording: Recording) -> dict[int, float]:
+    """Seconds of kernels by the thread that ran the plan: shared out as the time inside runs is."""
+    kernels = sum(times.total for times in recording.tasks.values())
+    inside = sum(recording.run_ns.values())
+    return {thread: kernels * ns / inside for thread, ns in recording.run_ns.items() if inside}
 
 
 def _seconds(spans: Iterable[Span]) -> float:

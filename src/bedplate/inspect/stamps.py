@@ -54,6 +54,11 @@ def _now(place: Value) -> Value:
     return load(place) * 1_000_000_000 + load(place + 1)
 
 
+def sites_of(task: Task) -> list[Any]:
+    """The sites of a task, or of all that it stands for."""
+    return [site for part in (task.parts or (task,)) for site in part.sites]
+
+
 @kernel
 def timed_task(args: ptr(i64), begin: i64, end: i64, worker: i64):
     """Call a task's kernel and leave an event: args are function, its args, buffer, task."""

@@ -6,8 +6,15 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bedplate.inspect.ledger import KINDS
-from bedplate.inspect.places import BACKWARD, FORWARD, OPTIMISER
+from bedplate.inspect.ledger import (
+    ACTIVATION,
+    GRADIENT,
+    KINDS,
+    OPTIMISER_STATE,
+    PARAMETER,
+    TEMPORARY,
+)
+from bedplate.inspect.places import BACKWARD, FORWARD, NO_MODULE, OPTIMISER
 from bedplate.memory import readable
 
 if TYPE_CHECKING:  # the report makes its own text
@@ -16,6 +23,10 @@ if TYPE_CHECKING:  # the report makes its own text
 TOP = 20
 MAX_LINES = 4  # source lines of a fused kernel that are shown
 PHASES = (FORWARD, BACKWARD, OPTIMISER)
+HELD = {  # kind -> the head of its column beside the modules; data belongs to none
+    PARAMETER: "parameter", GRADIENT: "gradient", OPTIMISER_STATE: "state",
+    ACTIVATION: "activation", TEMPORARY: "temporary",
+}  # fmt: skip
 
 
 def report_text(report: Report, top: int = TOP) -> str:
@@ -58,7 +69,13 @@ def _spent(report: Report) -> str:
         for name, seconds in report.spent.items()
         if seconds or name in ("kernels", "Python")
     ]
-    return "\n".join(_table((f"time  {seconds_text(report.seconds)}", "", ""), rows))
+    lines = _table((f"time  {seconds_text(report.seconds)}", "", ""), rows)
+    lines[0] += "  of the thread that profiles"
+    if report.elsewhere:
+        n_others = len(report.elsewhere)
+        others = "another thread" if n_others == 1 else f"{n_others} other threads"
+        lines.append(f"  beside it, kernels of {others}: {seconds_text(sum(report.elsewhere))}")
+    return "\n".join(lines)
 
 
 def _limits(report: Report) -> str:
@@ -125,19 +142,19 @@ def _modules(report: Report, top: int) -> str:
     merged: dict[str, list[ModuleRow]] = {}
     for row in report.modules:
         merged.setdefault(without_numbers(row.path), []).append(row)
-    if set(merged) <= {"(no module)"}:
+    if set(merged) <= {NO_MODULE}:
         return ""
     rows = []
     ordered = sorted(merged.items(), key=lambda entry: -sum(r.total_seconds for r in entry[1]))
     for path, found in ordered[:top]:
         times = [sum(row.seconds.get(phase, 0.0) for row in found) for phase in PHASES]
-        held = [sum(row.nbytes.get(kind, 0) for row in found) for kind in KINDS[:5]]
+        held = [sum(row.nbytes.get(kind, 0) for row in found) for kind in HELD]
         many = f" x {len(found)}" if len(found) > 1 else ""
         rows.append(
             (f"  {path}{many}", *(seconds_text(t) if t else "-" for t in times),
              *(_short(n) if n else "-" for n in held))
         )  # fmt: skip
-    head = ("modules", *PHASES, "parameter", "gradient", "state", "activation", "temporary")
+    head = ("modules", *PHASES, *HELD.values())
     lines = _table(head, rows)
     if len(ordered) > top:
         lines.append(f"  and {len(ordered) - top} more")

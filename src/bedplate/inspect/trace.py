@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.devices.cpu.workers import workers
 from bedplate.inspect.places import module_of, phase_of, shown_line
+from bedplate.inspect.stamps import sites_of
 from bedplate.tensor.atomic import replacing
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _pieces(recording: Recording, threads: _Threads) -> Iterator[dict[str, Any]]
 
 
 def _about(task: Any) -> tuple[str, dict[str, Any]]:
-    sites = [site for part in (task.parts or (task,)) for site in part.sites]
+    sites = sites_of(task)
     return task.name, {
         "lines": list(dict.fromkeys(map(shown_line, sites))),
         "modules": list(dict.fromkeys(filter(None, map(module_of, sites)))),

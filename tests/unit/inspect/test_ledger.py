@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from bedplate.inspect.ledger import (
     OPTIMISER_STATE,
     PARAMETER,
     TEMPORARY,
+    Ledger,
     Temporary,
     fullest,
 )
@@ -85,6 +87,49 @@ def test_a_captured_step_tells_activations_from_temporaries() -> None:
     assert report.peak.kinds[ACTIVATION] >= x.nbytes  # the inner tanh
     lines = {line for line, kind, _ in report.peak.lines if kind == ACTIVATION}
     assert any("test_ledger.py" in line for line in lines)
+
+
+def test_a_finaliser_looks_at_no_holder() -> None:
+    weight = filled(MIB)
+    looked: list[int] = []
+
+    def holders() -> Any:
+        looked.append(1)
+        yield weight, PARAMETER, "net"
+
+    ledger = Ledger(holders)
+    ledger.adopt()
+    before = len(looked)
+    block, other = weight._node.block, filled(MIB)._node.block
+    ledger.made(other)
+    ledger.gone(other)  # the most lived just now: noted
+    assert len(looked) == before
+    assert ledger.unnamed and block is not None
+    ledger.ran(None, [0])  # the next run names what was noted
+    assert len(looked) == before + 1
+    at_peak, at_end = ledger.close()
+    assert sum(share.nbytes for share in at_peak) == 2 * MIB
+    assert [(share.kind, share.module) for share in at_end] == [(PARAMETER, "net")]
+
+
+def test_blocks_come_and_go_while_others_are_named() -> None:
+    weight = filled(MIB)
+    blocks = [bp.empty((8,)).realise()._node.block for _ in range(50)]
+    ledger = Ledger(lambda: iter([(weight, PARAMETER, "net")]))
+    ledger.adopt()
+
+    def work() -> None:
+        for _ in range(20):
+            [ledger.made(block) for block in blocks]
+            [ledger.gone(block) for block in blocks]
+
+    threads = [threading.Thread(target=work) for _ in range(1)]
+    [thread.start() for thread in threads]
+    for _ in range(50):
+        ledger.name_holders()
+        ledger.close()
+    [thread.join() for thread in threads]
+    assert ledger.live == weight._node.block.nbytes  # type: ignore[union-attr]
 
 
 def temporary(nbytes: int, offset: int, first: int, last: int) -> Temporary:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import threading
@@ -15,12 +16,16 @@ import bedplate as bp
 from bedplate import nn, optim
 from bedplate.config import config
 from bedplate.errors import SettingError
+from bedplate.inspect.ledger import Ledger
+from bedplate.inspect.places import Places
 from bedplate.inspect.recorder import Recorder
 from bedplate.inspect.report import KernelRow
 from bedplate.memory import Block
 from bedplate.nn import Module
 from bedplate.observer import hooks
 from bedplate.optim.optimizer import Optimizer
+
+profiling = importlib.import_module("bedplate.inspect.profile")  # the function has its name
 
 
 def here() -> int:
@@ -135,6 +140,8 @@ def test_the_times_add_up() -> None:
     with bp.profile() as report:
         for _ in range(20):
             (x @ x).realise()
+    assert report.elsewhere == []
+    assert "beside it" not in str(report)
     assert sum(report.spent.values()) == pytest.approx(report.seconds, rel=0.02)
     assert sum(row.seconds for row in report.kernels) == pytest.approx(report.spent["kernels"])
     assert sum(row.total_seconds for row in report.modules) == pytest.approx(
@@ -156,6 +163,8 @@ def test_other_threads_are_watched() -> None:
     (row,) = rows_named(report, "matmul")
     assert row.launches == 15
     assert report.spent["kernels"] == 0.0  # of the thread that profiles
+    assert sum(report.elsewhere) == pytest.approx(sum(row.seconds for row in report.kernels))
+    assert "beside it, kernels of" in str(report)
     json.loads(report.json())
 
 
@@ -181,6 +190,43 @@ def test_what_raises_is_profiled_up_to_there() -> None:
         raise ValueError("on purpose")
     assert rows_named(report, "matmul")
     assert hooks.run is None
+
+
+def test_a_report_that_fails_does_not_hide_what_was_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no report")
+
+    monkeypatch.setattr(profiling, "make_report", fail)
+    with pytest.raises(ValueError, match="on purpose") as raised, bp.profile():
+        raise ValueError("on purpose")
+    assert raised.value.__notes__ == ["profile: no report could be made: RuntimeError('no report')"]
+    with pytest.raises(RuntimeError, match="no report"), bp.profile():
+        pass
+    assert hooks.run is None
+
+
+@pytest.mark.parametrize("place", [(Places, "search"), (Ledger, "adopt"), (Recorder, "_listen")])
+def test_a_start_that_fails_undoes_what_it_did(
+    place: tuple[type, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (Module.__call__, Optimizer._begin, Optimizer._update, Block.__init__, Block.__del__)
+
+    def fail(*_: Any) -> None:
+        hooks.run = fail
+        raise RuntimeError("half-way")
+
+    with monkeypatch.context() as changed:
+        changed.setattr(*place, fail)
+        with pytest.raises(RuntimeError, match="half-way"), bp.profile():
+            pass
+    after = (Module.__call__, Optimizer._begin, Optimizer._update, Block.__init__, Block.__del__)
+    assert before == after
+    assert place[0] is not Recorder or hooks.run is None
+    hooks.clear()
+    with bp.profile():
+        pass
 
 
 def test_one_profile_at_a_time() -> None:
