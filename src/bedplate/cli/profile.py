@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import runpy
 import sys
 import threading
@@ -10,13 +11,14 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
 from bedplate.errors import SettingError
 from bedplate.inspect import Report
 from bedplate.inspect import profile as watch
+from bedplate.tensor.atomic import replacing
 
 HELP = """Run a Python script and report its time and memory: by kernel, module and line.
 
@@ -54,10 +56,16 @@ def profile(
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Rows of each table that are shown.")] = 20,
 ) -> None:
-    _check(target, module, [path for path in (trace, json) if path is not None])
+    if trace is not None:
+        _check_output(trace)
+    if json is not None and str(json) != "-":
+        _check_output(json, streams=True)
+    _check(target, module)
+    shown = sys.stdout
     with watch() as report:
         status = _run(target, arguments or [], module)
-    sys.stdout.flush()
+    _flush(sys.stdout)  # the script may have put another in its place
+    sys.stdout = shown if _is_open(shown) else _in_place_of_output()
     try:
         _write(report, trace, json, top)
     finally:
@@ -69,11 +77,8 @@ def profile(
 profile.__doc__ = HELP
 
 
-def _check(target: str, module: bool, outputs: list[Path]) -> None:
+def _check(target: str, module: bool) -> None:
     """raises SettingError before anything runs"""
-    for path in outputs:
-        if not path.absolute().parent.is_dir():
-            raise SettingError(f"profile: there is no folder {path.absolute().parent}")
     if not module:
         if not Path(target).exists():
             raise SettingError(f"profile: there is no script {target}; -m takes a module's name")
@@ -87,12 +92,71 @@ def _check(target: str, module: bool, outputs: list[Path]) -> None:
         raise SettingError(f"profile: there is no module {target}")
 
 
+def _check_output(path: Path, streams: bool = False) -> None:
+    """Refuse before the run what cannot be written behind it.
+
+    streams  a pipe or a device will do
+    raises   SettingError
+    """
+    folder = Path(os.path.realpath(path)).parent
+    if streams and _is_stream(path):
+        if not os.access(path, os.W_OK):
+            raise SettingError(f"profile: {path} may not be written")
+    elif not folder.is_dir():
+        raise SettingError(f"profile: there is no folder {folder}")
+    elif _is_stream(path):
+        raise SettingError(f"profile: {path} is there, and is no regular file")
+    else:
+        _try_folder(folder)
+
+
+def _try_folder(folder: Path) -> None:
+    """Make a file and remove it: rights alone do not tell, as in /proc."""
+    probe = folder / f".bedplate-profile-{os.getpid()}"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise SettingError(f"profile: {folder} takes no file: {error.strerror}") from None
+
+
+def _is_stream(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+def _is_open(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed
+
+
+def _in_place_of_output() -> TextIO:
+    """Where the report goes if the script has closed its output."""
+    if _is_open(sys.stderr):
+        return sys.stderr
+    return open(os.devnull, "w", encoding="utf-8")
+
+
+def _flush(stream: TextIO | None) -> None:
+    if stream is not None and _is_open(stream):
+        stream.flush()
+
+
 def _write(report: Report, trace: Path | None, json: Path | None, top: int) -> None:
-    if trace is not None:
-        report.trace(trace)
-    if json is not None and str(json) != "-":
-        json.write_text(report.json() + "\n", encoding="utf-8")
+    """The report first: it is there even if a file cannot be written."""
     print(report.json() if str(json) == "-" else f"\n{report.text(top)}", flush=True)
+    try:
+        if trace is not None:
+            report.trace(trace)
+    finally:
+        if json is not None and str(json) != "-":
+            _write_json(report.json() + "\n", json)
+
+
+def _write_json(content: str, path: Path) -> None:
+    if _is_stream(path):
+        path.write_text(content, encoding="utf-8")
+    else:
+        with replacing(path) as temporary:
+            temporary.write_text(content, encoding="utf-8")
 
 
 def _run(target: str, arguments: list[str], module: bool) -> int:

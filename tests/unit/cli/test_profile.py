@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import subprocess
@@ -115,6 +116,9 @@ def test_trace_and_json(script: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (["-m", "no_such_module"], "profile: there is no module no_such_module"),
         (["-m", "no_such.module"], "profile: there is no module no_such.module"),
         (["--trace", "/no/such/t.json", __file__], "profile: there is no folder /no/such"),
+        (["--trace", "/dev/full", __file__], "/dev/full is there, and is no regular file"),
+        (["--trace", "/proc/version", __file__], "profile: /proc takes no file"),
+        (["--json", "/proc/version", __file__], "profile: /proc takes no file"),
         (["--top", "0", __file__], "Invalid value for '--top'"),
         ([], "Missing argument 'SCRIPT'"),
     ],
@@ -127,6 +131,50 @@ def test_mistakes_are_told_before_anything_runs(
     assert shown.out == ""
     assert message in shown.err
     assert shown.err.count("\n") == 1
+
+
+def test_the_report_comes_though_a_file_cannot_be_written(
+    script: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = script.parent / "trace.json"
+    assert leave("--json", "/dev/full", "--trace", trace, script) == 1
+    shown = capsys.readouterr()
+    assert "matmul" in shown.out
+    assert "No space left" in shown.err
+    assert trace.exists()
+
+
+def test_a_file_that_fails_leaves_the_old_one(
+    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = script.parent / "report.json"
+    numbers.write_text("old")
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert leave("--json", numbers, script) == 1
+    assert "matmul" in capsys.readouterr().out
+    assert numbers.read_bytes() == b"old"
+    assert sorted(each.name for each in script.parent.iterdir()) == ["report.json", "step.py"]
+
+
+def test_the_script_may_put_another_output_in_place(
+    script: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script.write_text(STEP + "import io, sys\nsys.stdout = io.StringIO()\n")
+    assert leave(script) == 0
+    assert "matmul" in capsys.readouterr().out
+
+
+def test_a_closed_output_and_a_large_status(script: Path) -> None:
+    end = "import sys\nsys.stdout.close()\nsys.exit(2**70)\n"
+    script.write_text(STEP + end)
+    found = subprocess.run([*COMMAND, str(script)], capture_output=True, text=True)
+    plain = subprocess.run([sys.executable, "-c", end])
+    assert found.returncode == plain.returncode
+    assert "matmul" in found.stderr and "Traceback" not in found.stderr
 
 
 def start(script: Path) -> subprocess.Popen[str]:
