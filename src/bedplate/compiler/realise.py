@@ -21,7 +21,7 @@ from bedplate.compiler.collect import collected, key_of_one
 from bedplate.compiler.host import line_in, lines_of
 from bedplate.compiler.plan import Plan, compile_plan
 from bedplate.compiler.signature import Signature
-from bedplate.config import settings_of
+from bedplate.config import PLAN_SETTINGS, settings_of
 from bedplate.devices import reference
 from bedplate.devices.cpu.runner import n_workers
 from bedplate.errors import CaptureError
@@ -31,11 +31,29 @@ from bedplate.ops.record import REGISTRY
 
 PLAN_CACHE_SIZE = 256  # plans; a training loop needs a handful
 _plans: OrderedDict[Any, Plan] = OrderedDict()
-_lock = threading.RLock()
-_waiting: list[None] = []  # one for each thread that waits for the lock
-_settings = settings_of(
-    "fusion", "merging", "tiling", "layout", "folding", "cse", "algebra", "check", "bfloat16_dot"
-)
+_settings = settings_of(*PLAN_SETTINGS)
+
+
+class Turn:
+    """Whose turn it is to find plans, make them, and run them outside of captures.
+
+    lock     held meanwhile
+    entered  a mark for each time that somebody has the lock or waits for it. Who can do without
+             the lock does so if there is one: it would hardly ever come to others from a thread
+             that takes it again at once. (A mark that Ctrl-C leaves behind costs only memory.)
+    """
+
+    def __init__(self) -> None:
+        self.entered: list[None] = []
+        self.lock = threading.RLock()
+
+    def after_fork(self) -> None:
+        """Another thread may have held the lock when the process forked."""
+        self.entered.clear()
+        self.lock = threading.RLock()
+
+
+TURN = Turn()
 
 
 def realise(nodes: list[Node]) -> None:
@@ -44,12 +62,17 @@ def realise(nodes: list[Node]) -> None:
     nodes   made and perhaps not yet computed; the list is consumed
     raises  IndexError for an index that is out of range; what was asked for stays without value
     """
-    lock = _lock
-    if not lock.acquire(False):
-        _wait(lock)
+    entered = TURN.entered
+    entered.append(None)
     try:
-        if len(nodes) == 1 and run_one(nodes):
-            return
+        with TURN.lock:
+            _realise(nodes)
+    finally:
+        entered.pop()
+
+
+def _realise(nodes: list[Node]) -> None:
+    if not (len(nodes) == 1 and run_one(nodes)):
         signature = collected(nodes)
         if signature is not None:
             nodes.clear()
@@ -68,8 +91,6 @@ def realise(nodes: list[Node]) -> None:
             run_native(roots)
         elif roots:
             run_ordered(needed(order, roots), roots)
-    finally:
-        lock.release()
 
 
 def held_nodes(order: list[Node], nodes: list[Node]) -> list[Node]:
@@ -219,33 +240,14 @@ def _projected(roots: list[Node]) -> tuple[list[Node], list[tuple[Node, list[Nod
 
 @contextmanager
 def planning() -> Iterator[None]:
-    """Holds the lock under which plans are found and made, and run outside of captures."""
-    lock = _lock
-    if not lock.acquire(False):
-        _wait(lock)
+    """The turn to find plans and make them."""
+    entered = TURN.entered
+    entered.append(None)
     try:
-        yield
+        with TURN.lock:
+            yield
     finally:
-        lock.release()
-
-
-def _wait(lock: Any) -> None:
-    """Take the lock; whoever could do without it sees that somebody waits."""
-    _waiting.append(None)
-    try:
-        lock.acquire()
-    finally:
-        _waiting.pop()
-
-
-def free_turn() -> Any:
-    """The lock of `planning`, taken, if no other thread has it or waits for it; else None.
-
-    For a step that writes in place if it can: were it to wait, a thread that replays one step
-    after the other would hardly ever let another in.
-    """
-    lock = _lock
-    return lock if not _waiting and lock.acquire(False) else None
+        entered.pop()
 
 
 def find_plan(signature: Signature, wishes: tuple[tuple[int, int], ...] = ()) -> Plan:
@@ -288,16 +290,9 @@ def _without_collector() -> Iterator[None]:
 
 def clear_plans() -> None:
     """Forget all plans; for tests and for measuring compilation."""
-    with _lock:
+    with planning():
         _plans.clear()
 
 
-def _after_fork() -> None:
-    """Another thread may have held the lock when the process forked."""
-    global _lock
-    _lock = threading.RLock()
-    _waiting.clear()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=TURN.after_fork)

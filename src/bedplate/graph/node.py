@@ -137,6 +137,17 @@ class Node:
         return f"<Node {self.op.name} {self.shape} {self.dtype} {state}>"
 
 
+class Taken(Node):
+    """A value that a replayed step may be writing where its old value lay; see tensor/replay.py.
+
+    Until it has a block it is an op like others, that gives the value of its input. So a thread
+    that wants it waits for the lock of the step; the step's own thread, if it is interrupted there
+    by a handler of signals that reads it, finds what is in memory, which is whole at that moment.
+    """
+
+    __slots__ = ()
+
+
 def raise_mixed_devices(op: Any, inputs: tuple[Node, ...]) -> None:
     """Refuse inputs that live on different devices."""
     lines = [f"{op.name}: the inputs are on different devices"]

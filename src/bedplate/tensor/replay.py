@@ -2,8 +2,13 @@
 
 Each call puts the addresses of today's values in the plan's slots, runs it, and binds the
 results. A tensor that the step updates, from outside or an argument, is written where it lies if
-nobody else holds its value (by reference count) and no other argument shows it; else it gets fresh
-memory. So an earlier result is never overwritten while somebody holds it.
+nobody else holds its value (by reference count), no other argument shows it and no other thread
+computes; else it gets fresh memory. So an earlier result is never overwritten while somebody holds
+it.
+
+While it is written the tensor has another node, which has no value yet (`Taken`): who comes to it
+from another thread waits for the lock that the run holds, as for any value that is being computed.
+Only then is the count looked at: whoever could reach the old node had it before, and is counted.
 """
 
 from __future__ import annotations
@@ -15,11 +20,13 @@ from bedplate.autograd.operation import state_of
 from bedplate.autograd.stand_in import captured_entry
 from bedplate.compiler.capture import CapturedPlan
 from bedplate.compiler.plan import FIRST_INPUT
+from bedplate.compiler.realise import TURN
 from bedplate.errors import CaptureError
-from bedplate.graph.node import NO_ATTRIBUTES, Node
+from bedplate.graph.node import NO_ATTRIBUTES, Node, Taken
 from bedplate.graph.pending import LOCAL
 from bedplate.memory import ForeignBlock, allocate, allocate_all
-from bedplate.ops.leaves import BUFFER, buffer
+from bedplate.ops.leaves import BUFFER
+from bedplate.ops.record import REGISTRY
 from bedplate.tensor.arguments import Part, history, unpack
 from bedplate.tensor.capturing import Argument, GradientOf, Recording
 from bedplate.tensor.tensor import Tensor, wrap
@@ -34,7 +41,7 @@ class _Probe:
 
 
 def _references_of_one_holder() -> int:
-    """What getrefcount says of an object with one holder, read as `_place_outputs` does."""
+    """What getrefcount says of an object with one holder, read as `_take` does."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return -1  # counts of other threads may lag behind: never write in place
     probe = _Probe()
@@ -71,10 +78,11 @@ class Replay:
         self.operations = made.operations
         self._choose_places(made)
         self._note_outside(made)
+        self._note_gradients()
         self.met = met or {}
         self.fits_all = not (
-            self.expected or self.histories or self.outside or self.met or self.operations
-            or self.aliases
+            self.expected or self.outer or self.outside or self.met or self.operations
+            or self.aliases or self.gradient_inputs
         )  # fmt: skip
         self.key = (
             self.captured.key, made.constants, tuple(_name(owner) for _, owner in self.inputs),
@@ -106,25 +114,38 @@ class Replay:
         """Outputs: those written over a tensor's memory if it is free, and the others."""
         plan = self.captured.plan
         inputs = {slot - FIRST_INPUT: owner for slot, owner in (*self.inputs, *self.arguments)}
-        over: dict[int, Tensor | int] = {}
-        states = {(_name(owner), self.results[root].index) for owner, root in made.states}
-        for output, source in plan.granted:
+        over: dict[int, tuple[Tensor | int, int, int]] = {}
+        states = {(_name(o), self.results[root].index): root for o, root in made.states}
+        for output, source in plan.granted if ALONE > 0 else ():
             owner = inputs.get(source)
-            if isinstance(owner, Tensor | int) and (_name(owner), output) in states:
-                over.setdefault(output, owner)
-        self.over = list(over.items())
-        self.written = over
-        self.fresh = [i for i in range(len(plan.output_bytes)) if i not in over]
-        self.fresh_bytes = [plan.output_bytes[i] for i in self.fresh]
+            root = states.get((_name(owner), output))
+            if root is None or not isinstance(owner, Tensor | int):
+                continue
+            if _kind(made.roots[root]) == _kind(self.captured.inputs[source]):
+                over.setdefault(output, (owner, FIRST_INPUT + source, root))
+        self.over = [(output, *where) for output, where in over.items()]
+        self.spare = [_taken(made.roots[root]) for *_, root in self.over]
+        self.all_bytes = list(plan.output_bytes)
+        self.fresh = [i for i in range(len(self.all_bytes)) if i not in over]
+        self.fresh_bytes = [self.all_bytes[i] for i in self.fresh]
+        self.none_taken: list[Node | None] = [None] * len(made.roots)
 
     def _note_outside(self, made: Recording) -> None:
-        """The tensors that the step knows from outside, and which of them are tracked."""
+        """The tensors that the step knows from outside, of what kind, and which are tracked."""
         owners = [owner for _, owner in self.inputs]
         owners += [owner for owner, _ in (*self.states, *self.gradients, *self.expected)]
         found = [o.tensor if isinstance(o, GradientOf) else o for o in owners] + made.read
         tensors = {id(o): o for o in found if isinstance(o, Tensor)}
         self.outside = frozenset(tensors)
-        self.histories = [(t, type(t._entry), history(t)) for t in tensors.values()]
+        self.outer = [(t, *_kind(t._node), type(t._entry), history(t)) for t in tensors.values()]
+
+    def _note_gradients(self) -> None:
+        """The gradients that are inputs, and of what kind."""
+        self.gradient_inputs = [
+            (owner.tensor, _kind(self.captured.inputs[slot - FIRST_INPUT]))
+            for slot, owner in self.inputs
+            if isinstance(owner, GradientOf)
+        ]
 
     def meets(self, arguments: list[Tensor]) -> dict[int, Tensor]:
         """The arguments that the step knows from outside too, by number."""
@@ -132,12 +153,22 @@ class Replay:
         return {i: tensor for i, tensor in enumerate(arguments) if id(tensor) in outside}
 
     def fits(self, arguments: list[Tensor]) -> bool:
-        """Whether the tensors are related to each other, and tracked, as at the capture."""
+        """Whether the tensors are of the same kind, tracked and related to each other as at the
+        capture."""
         for owner, was_none in self.expected:
             if (_tensor(owner, arguments)._grad is None) != was_none:
                 return False
-        for tensor, kind, was in self.histories:
+        for tensor, shape, dtype, device, kind, was in self.outer:
+            node = tensor._node
+            if node.dtype is not dtype or (node.device is not device and node.device != device):
+                return False
+            if node.shape is not shape and node.shape != shape:
+                return False
             if type(tensor._entry) is not kind and history(tensor) != was:
+                return False
+        for owner, kind in self.gradient_inputs:
+            gradient = _tensor(owner, arguments)._grad
+            if gradient is None or _kind(gradient._node) != kind:
                 return False
         for i, tensor in self.met.items():
             if arguments[i] is not tensor:
@@ -150,8 +181,26 @@ class Replay:
 
     def run(self, arguments: list[Tensor]) -> Any:
         """Run on these arguments; binds states and gradients, gives the result."""
-        captured = self.captured
-        slots = captured.slots
+        entered = TURN.entered
+        if not self.over or entered:
+            blocks = self._inputs(arguments)
+            captured = self.captured
+            outputs = allocate_all(self.all_bytes)
+            slots = captured.slots
+            for slot, block in enumerate(outputs, captured.first_output):
+                slots[slot] = block.address
+            captured.run()
+            return self._bind(self.none_taken, outputs, blocks, arguments)
+        entered.append(None)
+        try:
+            with TURN.lock:
+                return self._run_in_place(arguments)
+        finally:
+            entered.pop()
+
+    def _inputs(self, arguments: list[Tensor]) -> dict[int, Any]:
+        """Put the addresses of the inputs in the slots; the blocks are to be held for the run."""
+        slots = self.captured.slots
         blocks: dict[int, Any] = {}
         for slot, index in self.arguments:
             block = arguments[index]._node.block
@@ -164,48 +213,108 @@ class Replay:
             block = tensor._node.block
             if block is None:
                 block = _block(tensor)
+            blocks[slot] = block
             slots[slot] = block.address
-        block = None
-        outputs = self._place_outputs(arguments)
-        captured.run()
-        return self._bind(outputs, blocks, arguments)
+        return blocks
 
-    def _place_outputs(self, arguments: list[Tensor]) -> list[Any]:
-        """Addresses for the outputs; gives the fresh blocks, None for what is written in place."""
-        slots, first = self.captured.slots, self.captured.first_output
-        if not self.over:
-            fresh = allocate_all(self.fresh_bytes)
-            for slot, block in enumerate(fresh, first):
-                slots[slot] = block.address
-            return fresh
-        outputs: list[Any] = [None] * len(self.captured.plan.output_bytes)
-        count, alone = sys.getrefcount, ALONE
-        for output, owner in self.over:
-            if isinstance(owner, int):  # `run` holds the blocks of arguments too
-                node, holders = arguments[owner]._node, alone + 1
-            else:
-                node, holders = owner._node, alone
-            block = node.block
-            if count(node) <= alone and count(block) <= holders and type(block) is not ForeignBlock:
+    def _run_in_place(self, arguments: list[Tensor]) -> Any:
+        captured, slots = self.captured, self.captured.slots
+        first = captured.first_output
+        blocks = self._inputs(arguments)
+        outputs: list[Any] = [None] * len(self.all_bytes)
+        taken: list[Node | None] = []
+        try:
+            nodes = self._take(arguments, blocks, taken, outputs)
+            # as many as it is long: to have zip compare once more costs 0.1 us
+            for output, block in zip(self.fresh, allocate_all(self.fresh_bytes)):  # noqa: B905
+                outputs[output] = block
                 slots[first + output] = block.address
+            captured.run()
+            self._settle(taken)
+        finally:
+            if taken:  # it has failed, before it wrote any of them; or it was interrupted
+                self._put_back(taken, arguments)
+        return self._bind(nodes, outputs, blocks, arguments)
+
+    def _take(
+        self,
+        arguments: list[Tensor],
+        blocks: dict[int, Any],
+        taken: list[Node | None],
+        outputs: list[Any],
+    ) -> list[Node | None]:
+        """Take the values that are written in place out of their tensors, and give the others of
+        `over` fresh memory.
+
+        taken    filled, for each of `over`, with the node that the tensor had, or None
+        outputs  filled with the blocks
+        returns  for each root the node that it will have, or None
+        """
+        nodes = self.none_taken.copy()
+        slots, first, spare = self.captured.slots, self.captured.first_output, self.spare
+        count, also_listed = sys.getrefcount, ALONE + 1
+        for output, owner, slot, root in self.over:
+            tensor: Any = arguments[owner] if type(owner) is int else owner
+            node, now = tensor._node, spare[len(taken)]
+            now.inputs = (node,)
+            taken.append(node)  # before anything can interrupt
+            tensor._node = now
+            block = blocks[slot]
+            # the node: here, by `now` and in `taken`; the block: here, by the node and in `blocks`
+            if (
+                count(node) <= also_listed
+                and count(block) <= also_listed
+                and node.block is block
+                and type(block) is not ForeignBlock
+            ):
+                nodes[root] = now
             else:
-                block = outputs[output] = allocate(self.captured.plan.output_bytes[output])
-                slots[first + output] = block.address
-        for output, block in zip(self.fresh, allocate_all(self.fresh_bytes), strict=True):
+                tensor._node = node
+                taken[-1] = None
+                spare[len(taken) - 1] = _taken(now)  # it may be held, as the value of `node`
+                block = allocate(self.all_bytes[output])
             outputs[output] = block
             slots[first + output] = block.address
-        return outputs
+        return nodes
 
-    def _bind(self, outputs: list[Any], blocks: dict[int, Any], arguments: list[Tensor]) -> Any:
+    def _settle(self, taken: list[Node | None]) -> None:
+        """What was written in place is the value of the nodes that stand for it."""
+        count, alone, spare = sys.getrefcount, ALONE, self.spare
+        number = 0
+        for node in taken:
+            if node is not None:
+                now = spare[number]
+                now.block = node.block
+                now.inputs = ()
+                if type(node) is Taken and count(node) <= alone:  # held here alone: for next time
+                    node.block = None
+                    spare[number] = node
+                else:
+                    spare[number] = _taken(now)
+            number += 1  # noqa: SIM113  (enumerate would hold the node once more)
+        taken.clear()
+
+    def _put_back(self, taken: list[Node | None], arguments: list[Tensor]) -> None:
+        for number, node in enumerate(taken):
+            if node is not None:
+                tensor, now = _tensor(self.over[number][1], arguments), self.spare[number]
+                if tensor._node is now:
+                    tensor._node = node
+                self.spare[number] = _taken(now)
+
+    def _bind(
+        self,
+        taken: list[Node | None],
+        outputs: list[Any],
+        blocks: dict[int, Any],
+        arguments: list[Tensor],
+    ) -> Any:
         """Bind states and gradients to their new values; gives the result."""
         nodes = []
-        for shape, dtype, device, index, alias in self.roots:
-            block = outputs[index] if not alias else self._input(index, blocks, arguments)
-            if block is None:
-                node = _tensor(self.written[index], arguments)._node
-                if node.shape != shape:
-                    node = buffer(node.block, shape, dtype, device)
-            else:
+        # as many as there are roots: to have zip compare once more costs 0.1 us
+        for node, (shape, dtype, device, index, alias) in zip(taken, self.roots):  # noqa: B905
+            if node is None:
+                block = outputs[index] if not alias else self._input(index, blocks)
                 node = Node(BUFFER, (), NO_ATTRIBUTES, shape, dtype, device, block)
             nodes.append(node)
         part = self.result
@@ -220,14 +329,21 @@ class Replay:
             _tensor(owner, arguments)._grad = gradient
         return result
 
-    def _input(self, index: int, blocks: dict[int, Any], arguments: list[Tensor]) -> Any:
+    def _input(self, index: int, blocks: dict[int, Any]) -> Any:
         """The block of an input that is a result as it is."""
         slot = FIRST_INPUT + index
-        if slot in blocks:
-            return blocks[slot]
-        if slot in self.constants:
-            return self.constants[slot]
-        return _block(_source(dict(self.inputs)[slot], arguments))
+        return blocks[slot] if slot in blocks else self.constants[slot]
+
+
+def _taken(like: Node) -> Taken:
+    """A node for the value of another, which is being written."""
+    attributes = {"shape": like.shape}
+    kind = _kind(like)
+    return Taken(REGISTRY["reshape"], (), attributes, *kind, None, like.site)
+
+
+def _kind(node: Node) -> tuple[Any, Any, Any]:
+    return node.shape, node.dtype, node.device
 
 
 def _part(source: Any, nodes: list[Node], arguments: list[Tensor]) -> Tensor:

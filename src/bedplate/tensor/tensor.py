@@ -23,7 +23,7 @@ from bedplate.autograd.tape import Entry, Leaf, Session, walk, why_no_history
 from bedplate.devices.device import Device, current_device
 from bedplate.dtypes import DType, as_dtype, rounded
 from bedplate.errors import DTypeError, GradientError, ShapeError
-from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node, Shape, raise_mixed_devices
+from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node, Shape, Taken, raise_mixed_devices
 from bedplate.graph.pending import CHECK_EVERY, LOCAL, user_site
 from bedplate.later import deferred
 from bedplate.memory import ForeignBlock
@@ -37,7 +37,7 @@ from bedplate.tensor.interchange import Interchange
 from bedplate.tensor.standard import Standard
 from bedplate.tensor.text import tensor_text
 from bedplate.tensor.transfer import Transfer
-from bedplate.tensor.values import array_of, compute, flush_if_large, leaf_node
+from bedplate.tensor.values import array_of, compute, flush_if_large, leaf_node, realise
 
 tensor_html = deferred("bedplate.tensor.notebook", "tensor_html")
 _new = object.__new__
@@ -556,5 +556,8 @@ def rebuild(
 
 def _show_reads(watcher: Any, inputs: tuple[Tensor, ...]) -> None:
     for x in inputs:
-        if x._node.block is not None:
+        node = x._node
+        if type(node) is Taken and node.block is None:
+            realise([node])  # another thread is writing it: wait
+        if node.block is not None:
             watcher.read(x)

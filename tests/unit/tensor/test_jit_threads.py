@@ -1,0 +1,124 @@
+"""Replays beside other threads, and after what they knew from outside has changed its kind."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import bedplate as bp
+from bedplate.tensor.jit import jit
+
+
+@pytest.mark.parametrize("dtype", [bp.float64, bp.float16, bp.int64])
+def test_an_outer_tensor_of_another_dtype_is_captured_again(dtype):
+    w = bp.tensor(np.arange(24, dtype=np.float32))
+    step = jit(lambda x: w * x)
+    x = bp.tensor(3)
+    for _ in range(3):
+        step(x)
+    w._rebind(w.astype(dtype)._node)
+    for _ in range(3):
+        result = step(x)
+        assert result.dtype is dtype
+        assert result.tolist() == [3 * i for i in range(24)]
+
+
+def test_a_module_that_is_cast_is_captured_again():
+    layer = bp.nn.Linear(8, 8)
+    step = jit(lambda x: layer(x))
+    x = bp.ones((2, 8))
+    for _ in range(3):
+        step(x)
+    for dtype in (bp.float64, bp.bfloat16, bp.float32):
+        layer.to(dtype)
+        for _ in range(3):
+            assert step(x).dtype is layer(x).dtype
+            assert np.array_equal(step(x).numpy(), layer(x).numpy())
+
+
+def test_a_state_of_another_shape_is_captured_again():
+    w = bp.ones(4)
+
+    @jit
+    def up():
+        w._rebind((w + 1)._node)
+
+    for _ in range(4):
+        up()
+    w._rebind(bp.ones((3, 5))._node)
+    for _ in range(3):
+        up()
+    assert w.tolist() == [[4.0] * 5] * 3
+
+
+def test_a_gradient_of_another_dtype_is_captured_again():
+    w = bp.ones(4, requires_grad=True)
+
+    @jit
+    def step():
+        return w.grad * 2
+
+    for dtype in (bp.float32, bp.float64):
+        w.grad = bp.tensor([1.0] * 4, dtype=dtype)
+        for _ in range(3):
+            assert step().dtype is dtype
+            assert step().tolist() == [2.0] * 4
+
+
+@pytest.mark.parametrize("how", ["replayed", "eager", "read"])
+def test_a_state_that_is_read_in_another_thread_is_whole(how):
+    w = bp.zeros(1 << 17)
+    w.numpy()
+    one = bp.tensor(1.0)
+
+    @jit
+    def up():
+        w.assign(w + 1.0)
+
+    product = jit(lambda x: w * x)
+    read = {
+        "replayed": lambda: product(one).numpy(),
+        "eager": lambda: (w * one).numpy(),
+        "read": lambda: w.numpy().copy(),
+    }[how]
+    for _ in range(4):
+        up()
+        read()
+    stop = threading.Event()
+
+    def update():
+        while not stop.is_set():
+            up()
+
+    thread = threading.Thread(target=update)
+    thread.start()
+    try:
+        found = [(value.min(), value.max()) for value in (read() for _ in range(100))]
+    finally:
+        stop.set()
+        thread.join()
+    assert all(low == high for low, high in found)
+    assert [low for low, _ in found] == sorted(low for low, _ in found)
+
+
+def test_a_step_that_fails_gives_its_state_back_to_who_waits():
+    w = bp.tensor(np.arange(4.0, dtype=np.float32))
+
+    @jit
+    def step(i):
+        w.assign(w + w.take(i, axis=0).sum())
+
+    good, wrong = bp.tensor([0, 1]), bp.tensor([0, 9])
+    for _ in range(4):
+        step(good)
+    before = w.tolist()
+    for _ in range(2):
+        with pytest.raises(IndexError, match="index 9 is out of range for size 4"):
+            step(wrong)
+        assert w.tolist() == before
+    held = w * 1
+    step(good)
+    assert held.tolist() == before
+    assert w.tolist() == [x + before[0] + before[1] for x in before]
