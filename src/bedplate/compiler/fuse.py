@@ -372,7 +372,7 @@ def _keeps_order(group: Group, cuts: frozenset[int], cols: int | None) -> bool:
 
 def _scaled(group: Group, total: int) -> frozenset[int]:
     """The cuts of a group in a domain that has more columns to each of its elements."""
-    if group.total == total:
+    if group.total in (0, total):
         return group.cuts
     factor = total // group.total
     return frozenset(cut * factor for cut in group.cuts) | {1}
