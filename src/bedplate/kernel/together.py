@@ -3,7 +3,8 @@
 LLVM works on several modules at once if each has a context and a code generator of its own.
 llvmlite lets one thread at a time into the library, which does not matter for the short calls;
 the code generator, which takes most of the time, is called around that lock. The objects are the
-same whoever makes them. `python -m benchmarks.first_steps` measures it; `--threads 1` goes one by one.
+same whoever makes them. `python -m benchmarks.first_steps` measures it, with `--threads 1` one by
+one.
 """
 
 from __future__ import annotations
