@@ -299,6 +299,7 @@ def binary(
                 refuse_foreign(op.name, (a, b))
                 raise
 
+        # what a function says of itself: attributes that the type of functions does not know
         function.op = op  # type: ignore[attr-defined]
         function.accepted = accepted  # type: ignore[attr-defined]
         function.__signature__ = by_place(declared)  # type: ignore[attr-defined]
