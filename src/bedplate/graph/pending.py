@@ -43,6 +43,9 @@ class Watcher(Protocol):
     def read(self, tensor: Any) -> None:
         """An operation takes `tensor`, whose value is known already, as an input."""
 
+    def read_constant(self, tensor: Any) -> None:
+        """An operation takes `tensor`, which is one number in a shape and not computed."""
+
     def rebinding(self, tensor: Any) -> None:
         """`tensor` is about to be bound to another node."""
 

@@ -53,6 +53,7 @@ class Recording:
     expected   (tensor, whether its gradient was None), where the step asked
     read       tensors from outside whose value an operation took
     aliases    pairs of tensors that showed one value, and must still
+    supposed   (tensor, node): constants that an operation took, which are in the plan as numbers
     constants  digests of values that were made inside from data
     operations (operation of a user, its state) for each that was applied
     """
@@ -65,6 +66,7 @@ class Recording:
     expected: list[tuple[Any, bool]] = field(default_factory=list)
     read: list[Tensor] = field(default_factory=list)
     aliases: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    supposed: list[tuple[weakref.ref[Tensor], Node]] = field(default_factory=list)
     constants: tuple[bytes, ...] = ()
     operations: list[tuple[Any, Any]] = field(default_factory=list)
 
@@ -85,6 +87,7 @@ class Watch:
     def __init__(self) -> None:
         self.readers: dict[Node, Tensor] = {}
         self.twins: list[tuple[Node, weakref.ref[Tensor]]] = []
+        self.supposed: dict[int, tuple[weakref.ref[Tensor], Node]] = {}
         self.before: dict[int, tuple[Tensor, Node, Any]] = {}
         self.gradients: dict[int, tuple[Tensor, Tensor | None]] = {}
         self.asked: dict[int, tuple[Tensor, Tensor | None]] = {}
@@ -107,6 +110,10 @@ class Watch:
         first = self.readers.setdefault(tensor._node, tensor)
         if first is not tensor:
             self.twins.append((tensor._node, weakref.ref(tensor)))
+
+    def read_constant(self, tensor: Tensor) -> None:
+        if id(tensor) not in self.before:  # what the step itself has bound is not from outside
+            self.supposed[id(tensor)] = weakref.ref(tensor), tensor._node
 
     def rebinding(self, tensor: Tensor) -> None:
         self.before.setdefault(id(tensor), (tensor, tensor._node, tensor._entry))
@@ -212,6 +219,7 @@ class _Recorder:
         for tensor, gradient in watch.asked.values():
             made.expected.append((self._owner(tensor), gradient is None))
         made.operations = list(watch.operations.values())
+        made.supposed = list(watch.supposed.values())
         self._inputs()
         watch.undo()
         return made

@@ -82,7 +82,7 @@ class Replay:
         self.met = met or {}
         self.fits_all = not (
             self.expected or self.outer or self.outside or self.met or self.operations
-            or self.aliases or self.gradient_inputs
+            or self.aliases or self.gradient_inputs or self.supposed
         )  # fmt: skip
         self.key = (
             self.captured.key, made.constants, tuple(_name(owner) for _, owner in self.inputs),
@@ -137,6 +137,8 @@ class Replay:
         found = [o.tensor if isinstance(o, GradientOf) else o for o in owners] + made.read
         tensors = {id(o): o for o in found if isinstance(o, Tensor)}
         self.outside = frozenset(tensors)
+        # those that were made inside the step are gone by now
+        self.supposed = [(t, node) for t, node in made.supposed if t() is not None]
         self.outer = [(t, *_kind(t._node), type(t._entry), history(t)) for t in tensors.values()]
 
     def _note_gradients(self) -> None:
@@ -165,6 +167,9 @@ class Replay:
             if node.shape is not shape and node.shape != shape:
                 return False
             if type(tensor._entry) is not kind and history(tensor) != was:
+                return False
+        for reference, node in self.supposed:
+            if (known := reference()) is None or known._node is not node:
                 return False
         for owner, kind in self.gradient_inputs:
             gradient = _tensor(owner, arguments)._grad

@@ -561,3 +561,12 @@ def _show_reads(watcher: Any, inputs: tuple[Tensor, ...]) -> None:
             realise([node])  # another thread is writing it: wait
         if node.block is not None:
             watcher.read(x)
+        elif _is_constant(node):
+            watcher.read_constant(x)
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether a value is a number in a shape, which is known though nobody has computed it."""
+    while node.block is None and len(node.inputs) == 1:
+        node = node.inputs[0]
+    return node.block is None and node.op.kind == "leaf"

@@ -201,3 +201,35 @@ def test_settings_and_devices_of_the_caller_hold():
         with config(fusion=False):
             assert step(3).tolist() == [2.0] * 3
     assert "3 other kinds" not in step.report() and "2 other kinds" in step.report()
+
+
+@pytest.mark.parametrize("make", [bp.ones, bp.zeros, lambda shape: bp.full(shape, 2.0)])
+def test_a_constant_from_outside_may_be_bound_to_another_value(make):
+    w, x = make(4), bp.tensor(3.0)
+    step = bp.jit(lambda x: (w + 1) * x)
+    for _ in range(3):
+        first = step(x)
+    w.assign(w * 5 + 1)
+    for _ in range(3):
+        np.testing.assert_array_equal(step(x).numpy(), ((w + 1) * x).numpy())
+    assert first.tolist() != step(x).tolist()
+
+
+def test_a_constant_gradient_may_be_replaced():
+    v, x = bp.zeros(3).requires_grad_(), bp.tensor(2.0)
+    step = bp.jit(lambda x: v.grad * x)
+    for value in (1.0, 1.0, 7.0, 7.0, 3.0):
+        v.grad = bp.ones(3) * value if value == 7.0 else bp.full((3,), value)
+        assert step(x).tolist() == [2 * value] * 3
+
+
+def test_a_constant_that_the_step_itself_binds_is_captured_twice_at_most():
+    c, x = bp.zeros(()), bp.tensor(2.0)
+
+    @bp.jit
+    def step(x):
+        c.assign(c + 1)
+        return c * x + bp.ones(2)
+
+    assert [step(x).tolist()[0] for _ in range(6)] == [3, 5, 7, 9, 11, 13]
+    assert len(step.report().splitlines()) <= 4
