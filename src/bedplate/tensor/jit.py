@@ -15,7 +15,9 @@ objects that change after that (a flag of a module). Pass them as arguments.
 from __future__ import annotations
 
 import functools
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -111,6 +113,11 @@ class Captured:
         self._last: tuple[Guard, _Specialisation] | None = None  # what was replayed last
         self._lock = threading.RLock()
         self._log: deque[str] = deque(maxlen=MAX_REPORT)
+        _all.add(self)
+
+    def after_fork(self) -> None:
+        """Another thread may have been in a call when the process forked."""
+        self._lock = threading.RLock()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -249,3 +256,15 @@ def _check_gradients(made: Recording, tensors: list[Tensor]) -> None:
 def _shown(key: Any) -> str:
     text = str(key[0])
     return text if len(text) <= 200 else text[:200] + "..."
+
+
+_all: weakref.WeakSet[Captured] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for each in _all:
+        each.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

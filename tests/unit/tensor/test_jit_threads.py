@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -122,3 +125,40 @@ def test_a_step_that_fails_gives_its_state_back_to_who_waits():
     step(good)
     assert held.tolist() == before
     assert w.tolist() == [x + before[0] + before[1] for x in before]
+
+
+FORK = """
+import os, signal, threading
+import bedplate as bp
+
+step, x = bp.jit(lambda x: x * 2 + 1), bp.ones(4)
+for _ in range(3):
+    step(x)
+held, go = threading.Event(), threading.Event()
+
+def inside_a_call():
+    with step._lock:
+        held.set()
+        go.wait(20)
+
+thread = threading.Thread(target=inside_a_call)
+thread.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(15)
+    os._exit(0 if step(x).tolist() == [3.0] * 4 else 1)
+_, status = os.waitpid(child, 0)
+go.set()
+thread.join()
+assert status == 0, status
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_can_call_a_step_that_a_thread_of_its_parent_was_inside() -> None:
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr[-2000:]
