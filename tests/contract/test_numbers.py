@@ -193,6 +193,18 @@ def test_questions_about_nan_and_infinity(device: Any, length: int) -> None:
 
 
 @floats
+@pytest.mark.parametrize("low, high", [(0.0, -0.0), (-0.0, 0.0), (-1.0, 1.0), (0.0, 1.0)])
+def test_a_zero_within_the_bounds_of_clip_keeps_its_sign(
+    device: Any, dtype: Any, low: float, high: float
+) -> None:
+    for length in LENGTHS:
+        x = tensor(spread([0.0, -0.0], length), device, dtype)
+        for bounds in ((low, high), (tensor(low, device, dtype), tensor(high, device, dtype))):
+            got = bp.clip(x, *bounds).astype(bp.float32).numpy()
+            np.testing.assert_array_equal(np.signbit(got), spread([False, True], length))
+
+
+@floats
 def test_sorting_keeps_every_value(device: Any, dtype: Any) -> None:
     """B11"""
     x = tensor([3.0, NAN, 1.0], device, dtype)

@@ -112,12 +112,14 @@ class Captured:
         self._known: dict[Any, _Specialisation] = {}
         self._last: tuple[Guard, _Specialisation] | None = None  # what was replayed last
         self._lock = threading.RLock()
+        self._inside = False  # the thread that has the lock is in a replay
         self._log: deque[str] = deque(maxlen=MAX_REPORT)
         _all.add(self)
 
     def after_fork(self) -> None:
         """Another thread may have been in a call when the process forked."""
         self._lock = threading.RLock()
+        self._inside = False
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -133,10 +135,17 @@ class Captured:
             tensors = last[0].tensors(arguments)
             if tensors is not None:
                 with self._lock:
-                    replay = last[1].replay(tensors)
+                    replay = None if self._inside else last[1].replay(tensors)
                     if replay is not None:
-                        return replay.run(tensors)
+                        return self._run(replay, tensors)
         return self._found(arguments, named, context)
+
+    def _run(self, replay: Replay, tensors: list[Tensor]) -> Any:
+        self._inside = True
+        try:
+            return replay.run(tensors)
+        finally:
+            self._inside = False
 
     def _found(self, arguments: tuple[Any, ...], named: dict[str, Any], context: Any) -> Any:
         """A call whose arguments are not of the kind that came last."""
@@ -148,11 +157,13 @@ class Captured:
             context,
         )
         with self._lock:
+            if self._inside:  # a signal's handler or a finaliser, in the middle of a replay
+                return self.function(*arguments, **named)
             found = self._known.get(key)
             replay = None if found is None else found.replay(tensors)
             if found is not None and replay is not None:
                 self._last = None if found.guard is None else (found.guard, found)
-                return replay.run(tensors)
+                return self._run(replay, tensors)
             if found is None:
                 guard = guard_of(arguments) if not named and key[2] is None else None
                 found = self._known[key] = _Specialisation(guard, context)
@@ -204,7 +215,7 @@ class Captured:
             replay = replaying.Replay(self._recorded(tensors, met, arguments, named), tensors, met)
         names.drop_changed()
         self._note(key, found, replay)
-        result = replay.run(tensors)
+        result = self._run(replay, tensors)
         found.add(replay, names)
         return result
 

@@ -111,8 +111,10 @@ class NativePlan:
         self.n_slots = n_slots
         self.n_workers = n_workers()
         self.region_seconds: list[float] = []  # of the last run at config.debug >= 2
-        self._lock = threading.Lock()
-        self._records = _Records(regions, self.n_workers, n_slots, checks or {})
+        self._lock = threading.RLock()
+        self._inside = False  # the thread that has the lock is in a call
+        self._checks = checks or {}
+        self._records = _Records(regions, self.n_workers, n_slots, self._checks)
         self._run = _run_plan()
         self._call = (ctypes.c_int64 * native.CALL_WORDS)()
         self._call_address = ctypes.addressof(self._call)
@@ -143,8 +145,15 @@ class NativePlan:
             self._run_regions(address, 0, self._n_regions)
         else:
             with self._lock:
-                self._alone[1] = address
-                self._run(self._alone_address)
+                if self._inside:
+                    self._apart(address, 0, self._n_regions, 1)
+                    return
+                self._inside = True
+                try:
+                    self._alone[1] = address
+                    self._run(self._alone_address)
+                finally:
+                    self._inside = False
 
     def is_watched(self) -> bool:
         """Whether somebody wants to see the regions one by one: then `run_at` is not for them."""
@@ -165,8 +174,22 @@ class NativePlan:
     def call(self, address: int, first: int, end: int, limit: int) -> None:
         """The native call: regions first..end with up to `limit` workers."""
         with self._lock:
-            _pack(self._call, 0, self._records.plan, address, first, end, limit)
-            self._run(self._call_address)
+            if self._inside:
+                self._apart(address, first, end, limit)
+                return
+            self._inside = True
+            try:
+                _pack(self._call, 0, self._records.plan, address, first, end, limit)
+                self._run(self._call_address)
+            finally:
+                self._inside = False
+
+    def _apart(self, address: int, first: int, end: int, limit: int) -> None:
+        """A call in the middle of another of this thread: from a signal's handler, a finaliser.
+
+        It has records of its own, because those of the plan are just being filled.
+        """
+        NativePlan(self.regions, self.n_slots, self._checks).call(address, first, end, limit)
 
     def _run_timed(self, address: int, limit: int, first: int, end: int) -> None:
         seconds = self.region_seconds[:first]
@@ -178,7 +201,8 @@ class NativePlan:
 
     def after_fork(self) -> None:
         """Another thread may have been in a run when the process forked."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._inside = False
 
 
 class _Records:

@@ -93,11 +93,17 @@ def clip_gradient(grad_out: Value, inputs: Any, output: Value) -> tuple[Any, Any
     )
 
 
+def _clip_reference(x: Any, low: Any, high: Any) -> Any:
+    raised = np.where((x < low) | (low != low), low, x)
+    return np.where((raised > high) | (high != high), high, raised)
+
+
 CLIP = row(
     name="clip",
     doc="Bound each element: y = min(max(x, low), high).",
-    reference=lambda x, low, high: np.minimum(np.maximum(x, low), high),
-    emit=lambda t, x, low, high: language.minimum(language.maximum(x, low), high),
+    reference=_clip_reference,
+    # of equal ones the second is the result: a zero within the bounds keeps its sign
+    emit=lambda t, x, low, high: language.minimum(high, language.maximum(low, x)),
     gradient=clip_gradient,
     promote="common",
     dtypes=NUMBERS,
