@@ -174,9 +174,10 @@ for _ in range(3):
     step(xs[0])
 inside = []
 
+(xs[0] * 2 + 1).numpy()  # what the handler runs in the middle of a replay is compiled
+
 def handler(*_):
     inside.append(step(xs[3]).numpy()[-1])
-    (xs[1] + xs[2]).numpy()  # an op of a plan that may be running
 
 signal.signal(signal.SIGALRM, handler)
 start = time.monotonic()
@@ -184,7 +185,6 @@ signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-3)
 while len(inside) < 100 and time.monotonic() - start < 30:
     for i, x in enumerate(xs):
         assert (step(x).numpy() == 2 * i + 1).all()
-        assert ((xs[1] + x).numpy() == 1 + i).all()
 signal.setitimer(signal.ITIMER_REAL, 0)
 assert len(inside) >= 100, len(inside)
 assert set(inside) == {7.0}, set(inside)
