@@ -5,11 +5,16 @@ sweeps over random inputs are.
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 os.environ.setdefault("BEDPLATE_VERIFY", "1")  # read when bedplate is imported
+
+# a shell's job in the background ignores Ctrl-C, and so would the processes that tests start
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SWEEP = os.environ.get("BEDPLATE_SWEEP", "quick")
 EXAMPLES = {"quick": 10, "full": 200}

@@ -9,6 +9,7 @@ it.
 While it is written the tensor has another node, which has no value yet (`Taken`): who comes to it
 from another thread waits for the lock that the run holds, as for any value that is being computed.
 Only then is the count looked at: whoever could reach the old node had it before, and is counted.
+The file is a little long, because what a replay checks, writes over and binds is one list.
 """
 
 from __future__ import annotations
