@@ -138,13 +138,13 @@ def test_timed_run_gives_seconds_for_each_region():
 
 def test_workers_do_help():
     with config(num_threads=2):
-        plan = NativePlan([[add_task(200_000)]], 2)
-        helped = 0
-        for _ in range(200):
-            out, who = np.zeros((2, 200_000), np.int64)
+        plan = NativePlan([[add_task(1_000_000)]], 2)
+        for _ in range(1000):  # on a busy machine a worker may come too late many times
+            out, who = np.zeros((2, 1_000_000), np.int64)
             plan.run(slots_of(out, who))
-            helped += bool(who.any())
-    assert helped
+            if who.any():
+                return
+    pytest.fail("no worker ever took a chunk")
 
 
 def test_several_python_threads_and_plans_at_once():
