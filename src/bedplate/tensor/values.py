@@ -24,7 +24,7 @@ SMALL_BYTES = 1 << 14
 
 def flush(state: ThreadState, wanted: Node | None = None) -> None:
     """Run the pending list of a thread, and `wanted`, which may be in it."""
-    nodes = state.take()
+    nodes = state.take()  # first of all: what a signal's handler builds meanwhile is its own
     if wanted is not None and (not nodes or nodes[-1] is not wanted):
         nodes.append(wanted)
     realise(nodes)
@@ -51,12 +51,7 @@ def compute(tensor: Any) -> Node:
     if tensor._entry is not None:
         state.cuts += 1
     if node.block is None:
-        nodes = state.nodes
-        if len(nodes) == 1 and nodes[0] is node:
-            state.leaf_bytes = 0
-            realise(nodes)  # which empties the list before anything runs
-        else:
-            flush(state, node)
+        flush(state, node)
     return node
 
 

@@ -174,10 +174,13 @@ for _ in range(3):
     step(xs[0])
 inside = []
 
-(xs[0] * 2 + 1).numpy()  # what the handler runs in the middle of a replay is compiled
+# what the handler runs is compiled: a kernel cannot be traced in the middle of its own tracing
+(xs[0] * 2 + 1).numpy()
+(xs[1] + xs[2]).numpy()
 
 def handler(*_):
     inside.append(step(xs[3]).numpy()[-1])
+    assert (xs[1] + xs[2]).numpy()[0] == 3  # an op of a plan that may be running
 
 signal.signal(signal.SIGALRM, handler)
 start = time.monotonic()
@@ -185,6 +188,7 @@ signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-3)
 while len(inside) < 100 and time.monotonic() - start < 30:
     for i, x in enumerate(xs):
         assert (step(x).numpy() == 2 * i + 1).all()
+        assert ((xs[1] + x).numpy() == 1 + i).all()
 signal.setitimer(signal.ITIMER_REAL, 0)
 assert len(inside) >= 100, len(inside)
 assert set(inside) == {7.0}, set(inside)
@@ -192,7 +196,7 @@ assert set(inside) == {7.0}, set(inside)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
-def test_a_signal_handler_may_call_the_step_that_it_interrupts() -> None:
+def test_a_signal_handler_may_call_the_step_and_the_op_that_it_interrupts() -> None:
     run = subprocess.run(
         [sys.executable, "-c", HANDLER], capture_output=True, text=True, timeout=50, check=False
     )
