@@ -57,7 +57,7 @@ def _pair_products(loops: int) -> tuple[Any, int]:
     lanes = host().lanes(f32)
 
     @kernel
-    def pair_products(args: ptr(i64), begin: i64, end: i64, worker: i64):  # type: ignore[valid-type]
+    def pair_products(args: ptr(i64), begin: i64, end: i64, worker: i64):  # type: ignore[valid-type] - a call
         output = word_pointer(args, 0, f32)
         pair = constant(u32, 0x3F003F00, lanes)  # 0.5, 0.5
         sums = [var(constant(f32, float(i), lanes)) for i in range(ACCUMULATORS)]

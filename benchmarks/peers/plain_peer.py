@@ -29,7 +29,7 @@ def _product() -> Any:
     lanes = host().lanes(f32)
 
     @kernel
-    def plain_product(args: ptr(i64), begin: i64, end: i64, worker: i64):  # type: ignore[valid-type]
+    def plain_product(args: ptr(i64), begin: i64, end: i64, worker: i64):  # type: ignore[valid-type] - a call
         a, b, out = (word_pointer(args, word, f32) for word in range(3))
         depth, columns = word_int(args, 3), word_int(args, 4)
         for row in loop(begin, end):
