@@ -105,6 +105,8 @@ SETTINGS = (
             ACCUMULATE, plans=True),
     Setting("bfloat16_dot", True, "products of bfloat16 by the processor's dot instruction, where "
             "that is faster: the same bits, but subnormal numbers count as zeros", plans=True),
+    Setting("byte_dot", True, "products of int8 and uint8 by the processor's dot instruction, "
+            "where it has one: the same integers", plans=True),
     Setting("print_precision", 4, "digits behind the point when a tensor is printed"),
     Setting("print_threshold", 1000, "of a tensor with more elements only the edges are printed"),
     Setting("print_edge", 3, "elements at each end of an axis that are printed then"),

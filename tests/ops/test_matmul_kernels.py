@@ -376,10 +376,11 @@ PATHS = {
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("a_layout", LAYOUTS)
 @pytest.mark.parametrize("b_layout", LAYOUTS)
-@pytest.mark.parametrize("name", ["float32", "bfloat16", "bfloat16 in pairs"])
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "bfloat16 in pairs", "int8 in fours"])
 def test_kernels_read_and_write_nothing_outside(path, a_layout, b_layout, name, monkeypatch):
-    name, _, in_pairs = name.partition(" ")
-    monkeypatch.setattr(matmul_lower, "goes_in_pairs", lambda _: bool(in_pairs))
+    name, _, words = name.partition(" ")
+    monkeypatch.setattr(matmul_lower, "goes_in_pairs", lambda _: words == "in pairs")
+    monkeypatch.setattr(matmul_lower, "goes_by_bytes", lambda *_: words == "in fours")
     for setting, value in PATHS[path].items():
         monkeypatch.setattr(
             matmul_skinny if setting == "MAX_ROWS" else matmul_lower, setting, value

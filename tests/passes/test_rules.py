@@ -15,7 +15,7 @@ from bedplate.compiler.passes.reductions import reductions
 from bedplate.compiler.passes.rematerialise import rematerialise
 from bedplate.compiler.passes.verify import verify
 from bedplate.compiler.passes.views import views
-from bedplate.dtypes import float32, float64
+from bedplate.dtypes import float32, float64, int32, int64
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
 from bedplate.ops.leaves import constant
@@ -66,6 +66,7 @@ def test_every_rule_of_one_input_is_tested():
         "not not x -> x",
         "expand(expand(x)) -> expand(x)",
         "permute(permute(x)) -> permute(x)",
+        "matmul(cast(bytes, int32), cast(bytes, int32)) -> byte_matmul(bytes, bytes)",
     }
     assert {rule.text for rule in RULES} == tested
 
@@ -91,6 +92,20 @@ def test_two_permutes_are_one(leaf, changes):
     x = leaf(0, 2, 3, 4)
     text = changes(algebra, x.permute(2, 0, 1).permute(1, 0, 2), [np.random.rand(2, 3, 4)])
     assert text.count("permute") == 1
+
+
+@pytest.mark.parametrize(("dtypes", "changed"), [
+    (("int8", "uint8"), True), (("uint8", "uint8"), True), (("int8", "int16"), False),
+])  # fmt: skip
+def test_bytes_cast_to_int32_are_multiplied_as_bytes(dtypes, changed, leaf, changes):
+    a, b = leaf(0, 3, 4, dtype=dtypes[0]), leaf(1, 5, 4, dtype=dtypes[1])
+    arrays = [np.arange(-6, 6).astype(dtypes[0]).reshape(3, 4),
+              np.arange(230, 250).astype(dtypes[1]).reshape(5, 4)]  # fmt: skip
+    text = changes(algebra, a.astype(int32) @ b.astype(int32).permute(1, 0), arrays)
+    assert ("= byte_matmul(" in text) is changed
+    assert ("= cast(" in text) is not changed
+    text = changes(algebra, a.astype(int64) @ b.astype(int64).permute(1, 0), arrays)
+    assert "= byte_matmul(" not in text
 
 
 def test_cse_merges_equal_nodes_but_not_zeros_of_two_signs(leaf, changes):

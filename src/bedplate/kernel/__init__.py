@@ -18,6 +18,7 @@ from bedplate.kernel.language.conversions import bitcast, cast, constant, iota, 
 from bedplate.kernel.language.memory import gather, load, local, prefetch, scatter, store
 from bedplate.kernel.language.numbers import (
     bfloat16_dot,
+    byte_dot,
     ceil,
     copysign,
     ctlz,
@@ -90,7 +91,7 @@ from bedplate.kernel.values import Value
 __all__ = [
     "Compiled", "Kernel", "Target", "Type", "Value", "Variable", "all_of", "any_of", "atomic_add",
     "atomic_cas", "atomic_exchange", "atomic_load", "atomic_store", "bf16", "bfloat16_dot",
-    "bitcast", "call",
+    "bitcast", "byte_dot", "call",
     "call_pointer", "cast", "ceil", "constant", "copysign", "ctlz", "cttz", "element", "extern",
     "extract", "f16", "f32", "f64", "fence", "floor", "fma", "from_dtype", "gather", "give_back",
     "host", "i1", "i8", "i16", "i32", "i64", "insert", "iota", "kernel", "load", "local", "loop",

@@ -49,6 +49,13 @@ class Target:
         """Whether one instruction adds the products of two pairs of bfloat16 to each float32."""
         return "+avx512bf16" in self.features.split(",")
 
+    def has_byte_dot(self, lanes: int) -> bool:
+        """Whether one instruction adds four products of bytes to each of `lanes` int32."""
+        features = self.features.split(",")
+        if "+avx512vnni" in features and (lanes == 16 or "+avx512vl" in features):
+            return lanes in (4, 8, 16)
+        return "+avxvnni" in features and lanes in (4, 8)
+
     @property
     def has_fast_bfloat16_dot(self) -> bool:
         """Whether that instruction does more than multiply-adds of float32 would in its time.

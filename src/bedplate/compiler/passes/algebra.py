@@ -14,10 +14,12 @@ from dataclasses import dataclass
 
 from bedplate.compiler.passes.fold import constant_value
 from bedplate.compiler.rewrite import Roots, like, rebuilt
-from bedplate.dtypes import DType
+from bedplate.dtypes import DType, int32
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
+from bedplate.ops.matmul.matmul import BYTE_MATMUL, BYTES
 
+VIEWS = ("reshape", "permute", "expand", "slice")
 MAX_REWRITES = 1000  # of one node; each makes the graph smaller, so more must go in a circle
 
 Rewrite = Callable[[Node], "Node | None"]
@@ -118,6 +120,28 @@ def _slice_nothing(node: Node) -> Node | None:
     return node.inputs[0] if forward and node.shape == node.inputs[0].shape else None
 
 
+def _of_bytes(node: Node) -> Node | None:
+    """The bytes that a value of int32 was cast from, seen in the same way; None if from others."""
+    if node.op.name == "cast":
+        source = node.inputs[0]
+        return source if source.dtype in BYTES else None
+    if node.op.name not in VIEWS:
+        return None
+    seen = _of_bytes(node.inputs[0])
+    if seen is None:
+        return None
+    return Node(
+        node.op, (seen,), node.attributes, node.shape, seen.dtype, node.device, None, node.site
+    )
+
+
+def _product_of_bytes(node: Node) -> Node | None:
+    if node.dtype is not int32:
+        return None
+    a, b = map(_of_bytes, node.inputs)
+    return None if a is None or b is None else like(node, BYTE_MATMUL, (a, b), {})
+
+
 RULES = (
     Rule("multiply", "x * 1 -> x", _keep(1, 1)),
     Rule("multiply", "1 * x -> x", _keep(0, 1)),
@@ -137,6 +161,11 @@ RULES = (
     Rule("permute", "permute(x, in order) -> x", _permute_nothing),
     Rule("permute", "permute(permute(x)) -> permute(x)", _permute_twice),
     Rule("slice", "x[:] -> x", _slice_nothing),
+    Rule(
+        "matmul",
+        "matmul(cast(bytes, int32), cast(bytes, int32)) -> byte_matmul(bytes, bytes)",
+        _product_of_bytes,
+    ),
 )
 BY_OP: dict[str, list[Rule]] = {}
 for _rule in RULES:

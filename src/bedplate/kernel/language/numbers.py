@@ -47,6 +47,20 @@ def bfloat16_dot(a: Value, b: Value, c: Value) -> Value:
     return tracer().emit("bfloat16_dot", c.type, (a, b, c))
 
 
+def byte_dot(a: Value, b: Value, c: Value) -> Value:
+    """c + the sum of a's unsigned bytes times b's signed ones, modulo 2**32; four in each word.
+
+    a, b    vectors of u32
+    c       a vector of i32 with as many lanes
+    """
+    a, b = pair("byte_dot", a, b)
+    if a.type.scalar is not u32 or not isinstance(c, Value) or c.type != with_element(a.type, i32):
+        raise failure(
+            "byte_dot needs words of bytes", "u32, u32 and i32, equal lanes", a=a, b=b, c=c
+        )
+    return tracer().emit("byte_dot", c.type, (a, b, c))
+
+
 def minimum(a: Any, b: Any) -> Value:
     """The smaller; NaN if either is NaN."""
     return arithmetic("minimum", a, b)

@@ -29,7 +29,7 @@ from bedplate.ops.matmul import skinny as matmul_skinny
 from bedplate.ops.matmul import tiled as matmul_tiled
 from bedplate.ops.matmul.problem import Problem, make_problem
 from bedplate.ops.matmul.task import Variant
-from bedplate.ops.matmul.tiles import accumulator, element, goes_in_pairs, tiles
+from bedplate.ops.matmul.tiles import accumulator, element, goes_by_bytes, goes_in_pairs, tiles
 
 # A packed copy of a is made for at most this much at a time, so that it needs no second a.
 PACKED_BYTES = 64 << 20
@@ -98,11 +98,14 @@ class _Product:
         self.epilogue, self.whole, self.problem = epilogue, whole, problem
         self.accumulate = accumulator(a.dtype)
         self.types = tuple(element(view.dtype) for view in (a, b, out))
-        # steps over k: bfloat16 may go two by two
-        self.pairs = goes_in_pairs(a.dtype)
-        self.words = ceil_divide(problem.depth, 2) if self.pairs else problem.depth
+        self.each = 2 if goes_in_pairs(a.dtype) else 1  # k's of a step
         cut = tiles(self.accumulate)
         self.cut = dataclasses.replace(cut, vectors=1) if problem.columns <= cut.lanes else cut
+
+    @property
+    def words(self) -> int:
+        """Steps over k."""
+        return ceil_divide(self.problem.depth, self.each)
 
     def lower_skinny(self) -> None:
         problem, size = self.problem, self.accumulate.itemsize
@@ -127,6 +130,8 @@ class _Product:
         )  # fmt: skip
 
     def lower_tiled(self) -> None:
+        if goes_by_bytes(self.a.dtype, self.b.dtype):
+            self.each = 4
         problem, cut, size = self.problem, self.cut, self.accumulate.itemsize
         variant = self._variant(self._layout_of_a(), self._layout_of_b())
         for part in self._parts(variant.a_layout == "packed"):
@@ -139,7 +144,8 @@ class _Product:
                 # between depth blocks the sums rest unrounded
                 partial = self.builder.temp(part.n_batches * part.rows * problem.columns * size)
                 writes.append(partial)
-            scratch_bytes = cut.panels * cut.depth * cut.columns * size
+            # behind the panels, a row of numbers for each (_corrections in tiled.py)
+            scratch_bytes = cut.panels * (cut.depth + 1) * cut.columns * size
             grid = self._grid(part, variant)
             self._enter(matmul_tiled, variant, part, source, partial, grid, scratch_bytes, writes)
 
@@ -149,7 +155,7 @@ class _Product:
         return Variant(
             a, b, self.accumulate, out, a_layout, b_layout, len(self.problem.batch),
             self.whole.is_split and has_epilogue, has_epilogue or out is not self.accumulate,
-            copy_a, self.problem is not self.whole, self.problem.rows == 1, self.pairs,
+            copy_a, self.problem is not self.whole, self.problem.rows == 1, self.each,
         )  # fmt: skip
 
     def _enter(
@@ -253,7 +259,8 @@ class _Product:
         read_bytes = part.n_batches * part.rows * problem.depth * variant.a.itemsize
         self.builder.launch(
             matmul_pack.pack_kernel(
-                kind, variant.a, variant.packed, cut.rows, cut.lanes, variant.rank
+                kind, variant.a, variant.packed, cut.rows, cut.lanes, variant.rank,
+                variant.turned,
             ),
             words, matmul_pack.n_pack_items(n_tiles, part.n_batches), reads=[self.a.buffer],
             writes=[packed], nbytes=size + read_bytes, name="matmul_pack",

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.dtypes import COMPLEX, FLOATS, INTEGERS, DType
+from bedplate.dtypes import COMPLEX, FLOATS, INTEGERS, DType, int8, int32, uint8
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.later import deferred
 from bedplate.ops.build import Value, as_type, promoted, sum_to
 from bedplate.ops.complex_numbers.parts import conj
 from bedplate.ops.elementwise import NARROW_FLOATS
-from bedplate.ops.record import Cost, Op, apply, register
+from bedplate.ops.record import Cost, NoGradient, Op, Sample, apply, register
 from bedplate.ops.reduction.accumulate import COMPENSATED, accumulating, accumulation
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import floats, integers
@@ -135,6 +135,52 @@ def _product(a: Value, b: Value) -> Value:
     return apply(MATMUL, (a, b))
 
 
+BYTES = (int8, uint8)
+
+
+def _byte_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
+    """(..., M, K) and (..., K, N) of int8 or uint8 each give (..., M, N) of int32."""
+    a, b = inputs
+    if a.dtype not in BYTES or b.dtype not in BYTES:
+        refuse_inputs(DTypeError, "byte_matmul", "both must be int8 or uint8", inputs)
+    if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
+        _refuse_inner(a, b)
+    return (*_batch_shape(a, b), a.shape[-2], b.shape[-1]), int32
+
+
+def _byte_reference(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.matmul(a.astype(np.int32), b.astype(np.int32))
+
+
+def _bytes_of(*shapes: Shape) -> Sample:
+    """One array of bytes a shape, over their whole range."""
+    return Sample(lambda rng: [rng.integers(-128, 128, shape, np.int8) for shape in shapes])
+
+
+# what the compiler makes of the product of bytes that are cast to int32 (compiler/passes/algebra)
+BYTE_MATMUL = register(
+    Op(
+        "byte_matmul",
+        "kernel",
+        _byte_infer,
+        reference=_byte_reference,
+        gradient=NoGradient("integers have none"),
+        cost=Cost("2 M N K operations on integers; inputs and output once", product_flops(2)),
+        lower=deferred("bedplate.ops.matmul.lower", "lower"),
+        epilogue=True,
+        dtypes=BYTES,
+        samples=(
+            _bytes_of((3, 4), (4, 5)),
+            _bytes_of((17, 33), (33, 70)),
+            _bytes_of((40, 9), (9, 40)),
+            _bytes_of((2, 1, 5, 4), (3, 4, 6)),
+            _bytes_of((3, 0), (0, 5)),
+        ),
+        doc="Matrix product of bytes, added up in int32 modulo 2**32.",
+    )
+)
+
+
 def _compensated_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
     """(batch, M, K) and (batch, K, N) of float32 or float64 give (batch, M, N)."""
     a, b = inputs
@@ -204,8 +250,9 @@ def matmul(a: Value, b: Value, accumulate: Any = None) -> Value:
                 broadcast; dtypes are promoted
     accumulate  as in `sum`; "compensated" takes 10 flops for each multiply-add
     returns     (..., M, N), without the axes that a 1-d argument lacks. bfloat16 and float16 are
-                summed in float32, integers modulo 2**bits. The bits of a row depend on that row,
-                on b and on K alone.
+                summed in float32, integers modulo 2**bits: for sums of bytes in int32 cast both
+                (`a.astype(bp.int32) @ b.astype(bp.int32)`), they are multiplied as bytes. The bits
+                of a row depend on that row, on b and on K alone.
     raises      ShapeError if the sizes do not fit, DTypeError for bool
     cost        2 M N K flops for each product
     >>> import bedplate as bp

@@ -17,20 +17,18 @@ and written once. Three layouts:
     along     neighbours along k are: blocks of lanes x lanes are transposed in registers
     general   neither: gathered
 
-Where the target holds words (u32), each takes two k's of bfloat16 for the dot instruction: the
-earlier in its upper half, which is added first, a zero where the second does not exist.
+Where the target holds words (u32), each takes two or four k's for the dot instruction: words.py.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from bedplate.kernel import (
     Type,
     Value,
-    bitcast,
     cast,
     element,
     gather,
@@ -47,13 +45,19 @@ from bedplate.kernel import (
     shuffle,
     store,
     tail_mask,
-    u16,
     u32,
-    vec,
     when,
     word_int,
     word_pointer,
     zeros,
+)
+from bedplate.ops.matmul.words import (
+    each_word,
+    from_memory,
+    interleaved,
+    joined,
+    turn_signs,
+    turns,
 )
 
 # rows that are asked for ahead: memory answers in about 100 ns, a row takes 10 to 20
@@ -159,7 +163,7 @@ def emit_pack_rows(
     panel_size: Any, lanes: int,
 ) -> None:  # fmt: skip
     """Stage the packing of several whole panels side by side whose rows are contiguous."""
-    for row, places in _turns(target, depth):
+    for row, places in turns(source, target, depth):
         for panel in loop(n_panels):
             there = [source + k * along + panel * width for k in places]
             _pack_row(there, target + panel * panel_size + row * width, width, along, lanes)
@@ -168,54 +172,19 @@ def emit_pack_rows(
 def _pack_row(there: list[Value], target: Value, width: int, along: Value, lanes: int) -> None:
     """One row of a panel, from one row of the source or two."""
     type_ = element(target.type)
-    pairs = type_ is u32 and width % (2 * lanes) == 0
-    unit = 2 * lanes if pairs else lanes
+    is_mixed = type_ is u32 and width % (2 * lanes) == 0
+    unit = 2 * lanes if is_mixed else lanes
     for v in range(0, width, unit):
         keep = None if v + unit <= width else tail_mask(width - v, unit)
         for at in there:
             # rows are far apart, which no hardware prefetcher follows
             prefetch(at + along * (PREFETCH_ROWS * len(there)) + v)
         elements = [load(at + v, unit, mask=keep) for at in there]
-        if not pairs:
+        if not is_mixed:
             store(target + v, joined(elements, type_), mask=keep)
             continue
         for n, words in enumerate(interleaved(elements)):
             store(target + v + n * lanes, words)
-
-
-def _turns(target: Value, depth: Value) -> Iterator[tuple[Value, list[Value]]]:
-    """Each row of a panel, and the one or two k's that it takes, in staged loops."""
-    if element(target.type) is not u32:
-        for k in loop(depth):
-            yield k, [k]
-        return
-    for row in loop(depth // 2):
-        yield row, [row * 2, row * 2 + 1]
-    with when(depth % 2 == 1):
-        yield depth // 2, [depth - 1]
-
-
-def joined(values: Sequence[Value], type_: Type) -> Value:
-    """One value as `type_`; for words, one or two bfloat16: the first in the upper half."""
-    if type_ is not u32:
-        return cast(values[0], type_)
-    upper, *lower = (cast(bitcast(value, u16), u32) for value in values)
-    return upper << 16 | lower[0] if lower else upper << 16
-
-
-def interleaved(values: Sequence[Value]) -> list[Value]:
-    """As `joined` for words, of twice as many lanes: two vectors of words."""
-    first, *others = (bitcast(value, u16) for value in values)
-    second = others[0] if others else first ^ first
-    lanes = first.type.lanes
-    halves = (range(lanes // 2), range(lanes // 2, lanes))
-    mixed = [shuffle(second, first, [n for c in half for n in (c, lanes + c)]) for half in halves]
-    return [bitcast(each, vec(u32, lanes // 2)) for each in mixed]
-
-
-def exchanged(words: Value) -> Value:
-    """Words with their halves exchanged."""
-    return words << 16 | words >> 16
 
 
 def _pack_across(
@@ -226,16 +195,16 @@ def _pack_across(
     mask = tail_mask(valid, lanes) if keep is None else tail_mask(valid, lanes) & keep
     if kind == "general":
         apart = iota(i64, lanes) * across
-        for row, places in _turns(target, depth):
+        for row, places in turns(source, target, depth):
             elements = [gather(source + k * along, apart, mask) for k in places]
             store(target + row * width, joined(elements, type_), mask=keep)
         return
     with when(valid >= lanes):
-        for row, places in _turns(target, depth):
+        for row, places in turns(source, target, depth):
             elements = [load(source + k * along, lanes, mask=keep) for k in places]
             store(target + row * width, joined(elements, type_), mask=keep)
     with otherwise():
-        for row, places in _turns(target, depth):
+        for row, places in turns(source, target, depth):
             elements = [load(source + k * along, lanes, mask=mask) for k in places]
             store(target + row * width, joined(elements, type_), mask=keep)
 
@@ -249,7 +218,7 @@ def _pack_along(
     keep = None if count == lanes else tail_mask(count, lanes)
     spare = [zeros(type_, lanes)] * (lanes - count)
     if type_ is u32:
-        _pack_pairs_along(rows, depth, target, width, spare, keep)
+        _pack_words_along(rows, depth, target, width, spare, keep)
         return
     for k in loop(0, depth, lanes):
         mask = tail_mask(depth - k, lanes)
@@ -258,20 +227,23 @@ def _pack_along(
             store(target + (k + n) * width, column, mask=keep)
 
 
-def _pack_pairs_along(
+def _pack_words_along(
     rows: list[Value], depth: Value, target: Value, width: int, spare: list[Value], keep: Any
 ) -> None:
-    """Pairs are transposed as the words that they are in memory, and turned round."""
-    lanes = len(rows) + len(spare)
-    whole = depth // 2
+    """Words are transposed as they are in memory, and then put in their order."""
+    lanes, source = len(rows) + len(spare), element(rows[0].type)
+    each = each_word(source)
+    whole = depth // each
     for k in loop(0, whole, lanes):
         mask = tail_mask(whole - k, lanes)
-        block = [load(cast(row + k * 2, ptr(u32)), lanes, mask=mask) for row in rows]
+        block = [load(cast(row + k * each, ptr(u32)), lanes, mask=mask) for row in rows]
         for n, column in enumerate(transpose(block + spare)):
-            store(target + (k + n) * width, exchanged(column), mask=keep)
-    with when(depth % 2 == 1):
-        for n, row in enumerate(rows):
-            store(target + whole * width + n, joined([load(row + (depth - 1))], u32))
+            store(target + (k + n) * width, from_memory(column, source), mask=keep)
+    for left in range(1, each):
+        with when(depth % each == left):
+            for n, row in enumerate(rows):
+                last = [load(row + (depth - left + m)) for m in range(left)]
+                store(target + whole * width + n, joined(last, u32))
 
 
 # words of the packing task; batch dimensions follow as pairs (size, stride)
@@ -280,8 +252,14 @@ N_WORDS = 10
 
 
 @functools.cache
-def pack_kernel(kind: str, source: Type, accumulate: Type, width: int, lanes: int, rank: int):
-    """The task that packs a: one item is GROUP tiles of `width` rows over the whole depth."""
+def pack_kernel(
+    kind: str, source: Type, accumulate: Type, width: int, lanes: int, rank: int,
+    turned: bool = False,
+):  # fmt: skip
+    """The task that packs a: one item is GROUP tiles of `width` rows over the whole depth.
+
+    turned  the sign bit of each byte is turned over
+    """
 
     @kernel
     def matmul_pack(args: ptr(i64), begin: i64, end: i64, worker: i64):
@@ -309,6 +287,8 @@ def pack_kernel(kind: str, source: Type, accumulate: Type, width: int, lanes: in
                     kind, there + row * across, across, along, rows - row, depth,
                     target + tile * tile_words, width, lanes,
                 )  # fmt: skip
+            if turned:
+                turn_signs(target + first * tile_words, (last - first) * tile_words, lanes)
 
     return matmul_pack
 

@@ -61,17 +61,17 @@ from bedplate.kernel import (
     word_int,
     zeros,
 )
-from bedplate.ops.matmul.pack import exchanged, interleaved, joined, transpose
+from bedplate.ops.matmul.pack import transpose
 from bedplate.ops.matmul.problem import Problem
 from bedplate.ops.matmul.task import (
     COLUMN_BLOCKS,
     Item,
     Variant,
     apply_epilogue,
-    multiply_add,
     open_item,
 )
 from bedplate.ops.matmul.tiles import Tiles
+from bedplate.ops.matmul.words import from_memory, interleaved, joined
 
 # This kernel reads b while it computes, where matmul_tiled packs it first: 205 against 139 GFLOP/s
 # at 32 x 4096 x 4096, 197 against 171 at 64 rows (2 threads of Zen 4, peak 219), but 203 against
@@ -180,7 +180,7 @@ class _Job:
         self.block = rows_at_a_time() if variant.b_layout == "across" else lanes
         self.vectors = 2 if variant.pairs and variant.b_layout == "across" else 1
         self.step = self.block // self.vectors
-        self.each = 2 if variant.pairs else 1
+        self.each = variant.each
         has_halves = variant.b.is_narrow_float and not variant.pairs
         self.side = 2 * lanes if has_halves else lanes
         if variant.copy_a:
@@ -218,7 +218,8 @@ class _Job:
             for k in loop(0, item.words, lanes):
                 mask = tail_mask(whole - k, lanes)
                 if self.variant.a_layout == "along":
-                    words = exchanged(load(cast(row + k * 2, ptr(u32)), lanes, mask=mask))
+                    words = load(cast(row + k * 2, ptr(u32)), lanes, mask=mask)
+                    words = from_memory(words, self.variant.a)
                 else:
                     there = row + k * 2 * item.a_k
                     words = joined(
@@ -249,7 +250,10 @@ class _Job:
             factors = self._a_at(i, k)
             for n, row in enumerate(rows_of_b):
                 factor = splat(load(factors + n), self.lanes)
-                totals = [multiply_add(factor, b, c) for b, c in zip(row, totals, strict=True)]
+                totals = [
+                    self.variant.multiply_add(factor, b, c)
+                    for b, c in zip(row, totals, strict=True)
+                ]
             for start, total in zip(starts, totals, strict=True):
                 store(start, total)
 
@@ -342,7 +346,7 @@ class _Job:
             return
         words = transpose([load(cast(at, ptr(u32)), lanes) for at in there])
         if self.variant.pairs:
-            yield k, [[exchanged(word)] for word in words]
+            yield k, [[from_memory(word, source)] for word in words]
             return
         for first in (0, lanes // 2):
             pairs = [_pair(word, source) for word in words[first : first + lanes // 2]]

@@ -12,15 +12,14 @@ from typing import Any
 from bedplate.kernel import (
     Type,
     Value,
-    bfloat16_dot,
     cast,
-    fma,
     u32,
     word_int,
     word_pointer,
 )
 from bedplate.ops.matmul.pack import batch_offset
 from bedplate.ops.matmul.tiles import Tiles
+from bedplate.ops.matmul.words import multiply_add
 
 # words of the task; the batch table of (size, stride of a, stride of b) follows, then whatever
 # the epilogue wants
@@ -44,7 +43,7 @@ class Variant:
     one_row                 matmul_skinny: a is one row, so no loop goes over its rows
     swapped                 matmul_skinny: a and b are exchanged; the one row is a column of c
     split_rows              rows of several products were merged: the epilogue wants them apart
-    pairs                   bfloat16 goes two by two, as words, through the dot instruction
+    each                    k's of a step: 2 bfloat16 or 4 bytes, as words (words.py), else 1
     finish                  values are cast or go through an epilogue before they are stored
     """
 
@@ -60,12 +59,26 @@ class Variant:
     copy_a: bool = False
     swapped: bool = False
     one_row: bool = False
-    pairs: bool = False
+    each: int = 1
 
     @property
     def packed(self) -> Type:
-        """What a packed copy is made of: the accumulator type, or words of two k each."""
-        return u32 if self.pairs else self.accumulate
+        """What a packed copy is made of: the accumulator type, or words of several k's."""
+        return u32 if self.each > 1 else self.accumulate
+
+    @property
+    def pairs(self) -> bool:
+        """Whether bfloat16 goes two by two."""
+        return self.each == 2
+
+    @property
+    def turned(self) -> bool:
+        """Whether the sign bits of a's bytes are turned over, so that b's sums are to be added."""
+        return self.each == 4 and self.a.is_signed == self.b.is_signed
+
+    def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c, of all products that two words hold."""
+        return multiply_add(a, b, c, self.b.is_signed)
 
 
 def words_before_epilogue(rank: int) -> int:
@@ -77,7 +90,7 @@ class Item:
     """What one work item knows while it is staged: pointers and sizes, all run-time values.
 
     depth   k's of the product
-    words   steps over them: as many, or half of them where they go in pairs
+    words   steps over them: as many, or fewer where several go in one
     """
 
     args: Value
@@ -101,7 +114,7 @@ def open_item(variant: Variant, tiles: Tiles, args: Value, batch: Value, worker:
     """Read the words of the task; pointers lead to the item's product."""
     rows, columns, depth = (word_int(args, w) for w in (ROWS, COLUMNS, DEPTH))
     whole_batch = batch + word_int(args, FIRST_BATCH)
-    words = (depth + 1) // 2 if variant.pairs else depth
+    words = (depth + (variant.each - 1)) // variant.each
     a = word_pointer(args, A, variant.packed if variant.a_layout == "packed" else variant.a)
     if variant.a_layout == "packed":
         deep = (words + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
@@ -122,13 +135,6 @@ def open_item(variant: Variant, tiles: Tiles, args: Value, batch: Value, worker:
         scratch, rows, columns, depth, words,
         *(word_int(args, w) for w in (A_ROW, A_K, B_K, B_COLUMN)),
     )  # fmt: skip
-
-
-def multiply_add(a: Value, b: Value, c: Value) -> Value:
-    """a * b + c: rounded once for floats, modulo 2**bits for integers; two products of pairs."""
-    if a.type.scalar is u32:
-        return bfloat16_dot(a, b, c)
-    return fma(a, b, c) if c.type.is_float else a * b + c
 
 
 def apply_epilogue(

@@ -17,7 +17,7 @@ rests in memory unrounded. The bits of a row therefore depend on that row, b and
 on M, N, the batch, the cut, the layout of the operands or the number of threads.
 
     accumulates in   float32 for bfloat16, float16 and float32, float64; integers wrap
-    bfloat16         two k's at a time where the processor does that faster (pairs in task.py)
+    bfloat16, bytes  two or four k's at a time where the processor does that faster: words.py
     flops            2 M N K; bound by multiply-adds from about 64 x 64 x 64 on
     bytes            a and b once, c once, plus the packed copies
     source           Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008
@@ -33,6 +33,7 @@ from bedplate.kernel import (
     Value,
     cast,
     constant,
+    i32,
     i64,
     kernel,
     load,
@@ -59,10 +60,10 @@ from bedplate.ops.matmul.task import (
     Item,
     Variant,
     apply_epilogue,
-    multiply_add,
     open_item,
 )
 from bedplate.ops.matmul.tiles import Tiles
+from bedplate.ops.matmul.words import store_corrections
 
 
 def make_kernel(variant: Variant, tiles: Tiles, emit: Callable[..., Any] | None) -> Kernel:
@@ -107,10 +108,11 @@ def _emit_block(
                 for panel in loop(group, group_end):
                     column = panel * tiles.columns
                     panel_b, step = _panel_of_b(variant, tiles, item, start, panel, group)
+                    first = _corrections(tiles, item, panel - group) if variant.turned else None
                     for tile in loop(block, block_end):
                         _emit_tile(
-                            variant, tiles, emit, item, tile, column, panel_b, step, start,
-                            depth, is_last,
+                            variant, tiles, emit, item, tile, column, panel_b, step, first,
+                            start, depth, is_last,
                         )  # fmt: skip
 
 
@@ -119,7 +121,7 @@ def _pack_group(
 ) -> None:
     """Pack the panels of b that this turn needs: all, or only the last, partial one."""
     kind, size = variant.b_layout, tiles.depth * tiles.columns
-    step = 2 if variant.pairs else 1
+    step = variant.each
     there = item.b + start * step * item.b_k
     depth = minimum(item.depth - start * step, tiles.depth * step)
     scratch = cast(item.scratch, ptr(variant.packed))
@@ -138,6 +140,19 @@ def _pack_group(
             item.b_column, item.b_k, item.columns - column, depth,
             scratch + (panel - group) * size, tiles.columns, tiles.lanes,
         )  # fmt: skip
+    if variant.turned:
+        words = minimum(item.words - start, tiles.depth)
+        for panel in loop(group, group_end):
+            store_corrections(
+                scratch + (panel - group) * size, words, tiles.columns, tiles.lanes,
+                variant.b.is_signed, _corrections(tiles, item, panel - group),
+            )  # fmt: skip
+
+
+def _corrections(tiles: Tiles, item: Item, place: Value) -> Value:
+    """Where the numbers stand that the sums of a panel start from; behind all panels."""
+    behind = tiles.panels * tiles.depth * tiles.columns
+    return cast(item.scratch, ptr(i32)) + (place * tiles.columns + behind)
 
 
 def _panel_of_b(
@@ -157,12 +172,13 @@ def _panel_of_b(
 
 def _emit_tile(
     variant: Variant, tiles: Tiles, emit: Any, item: Item, tile: Value, column: Value,
-    panel: Value, step: Value, start: Value, depth: Value, is_last: Value,
+    panel: Value, step: Value, corrections: Value | None, start: Value, depth: Value,
+    is_last: Value,
 ) -> None:  # fmt: skip
     """One register tile: a full one, or what the last rows leave, in smaller ones."""
     first = tile * tiles.rows
     left = item.rows - first
-    place = _Place(variant, tiles, item, panel, step, start, depth, is_last, column)
+    place = _Place(variant, tiles, item, panel, step, corrections, start, depth, is_last, column)
     deep = (item.words + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
     place.next_rows = deep * tiles.rows
     if variant.a_layout == "packed":
@@ -184,10 +200,11 @@ class _Place:
 
     def __init__(
         self, variant: Variant, tiles: Tiles, item: Item, panel: Value, step: Value,
-        start: Value, depth: Value, is_last: Value, column: Value,
+        corrections: Value | None, start: Value, depth: Value, is_last: Value, column: Value,
     ) -> None:  # fmt: skip
         self.variant, self.tiles, self.item = variant, tiles, item
         self.panel, self.step, self.start, self.depth = panel, step, start, depth
+        self.corrections = corrections
         self.is_last, self.column = is_last, column
         self.packed_a: Any = None
         self.next_rows: Any = None
@@ -198,9 +215,8 @@ class _Place:
     def emit(self, height: int, first: Value, offset: Value, left: Value | None) -> None:
         """`height` rows from first + offset on; `left` of them exist (None: all)."""
         tiles, item = self.tiles, self.item
-        accumulate = self.variant.accumulate
-        count = range(tiles.vectors)
-        tile = [[var(zeros(accumulate, tiles.lanes)) for _ in count] for _ in range(height)]
+        first_sums = [self._first_sum(v) for v in range(tiles.vectors)]
+        tile = [[var(each) for each in first_sums] for _ in range(height)]
         row = first + offset
         partial = item.partial + row * item.columns + self.column
         if left is None:
@@ -217,6 +233,12 @@ class _Place:
                 self._store(tile, partial, item.columns, left)
         else:
             self._store(tile, partial, item.columns, left)
+
+    def _first_sum(self, v: int) -> Value:
+        """What the sums of one vector of columns start from."""
+        if self.corrections is None:
+            return zeros(self.variant.accumulate, self.tiles.lanes)
+        return load(self.corrections + v * self.tiles.lanes, self.tiles.lanes)
 
     def _prefetch(self, at: Value, height: int) -> None:
         """Fetch the lines that the tile will be stored to while it is computed."""
@@ -236,7 +258,8 @@ class _Place:
             for r, accumulators in enumerate(tile):
                 factor = splat(read(r, k), lanes)
                 for accumulator, b in zip(accumulators, columns, strict=True):
-                    accumulator.set(multiply_add(factor, b, accumulator.get()))
+                    total = accumulator.get()
+                    accumulator.set(self.variant.multiply_add(factor, b, total))
 
     def _prefetch_a(self, row: Value, k: Value) -> None:
         """Fetch a part of the next tile's rows of a.
@@ -276,7 +299,9 @@ class _Place:
                 mask = tail_mask(n_columns - v * lanes, lanes)
                 if left is not None:
                     mask = mask & splat(left > r, lanes)
-                accumulator.set(load(at + columns * r + v * lanes, lanes, mask=mask))
+                partial = load(at + columns * r + v * lanes, lanes, mask=mask)
+                is_sum = self.corrections is not None
+                accumulator.set(partial + accumulator.get() if is_sum else partial)
 
     def _store(self, tile: Any, at: Value, stride: Value, left: Value | None) -> None:
         """Store a tile where the columns that do not exist must not be touched."""

@@ -70,6 +70,15 @@ def goes_in_pairs(dtype: DType) -> bool:
     return is_narrow and config.bfloat16_dot and host().has_fast_bfloat16_dot
 
 
+def goes_by_bytes(a: DType, b: DType) -> bool:
+    """Whether products take four k's at a time, by the processor's dot instruction of bytes.
+
+    Integers are the same in any order, so kernels may take it or not.
+    """
+    are_bytes = all(dtype in (dtypes.int8, dtypes.uint8) for dtype in (a, b))
+    return are_bytes and config.byte_dot and host().has_byte_dot(host().lanes(i32))
+
+
 @functools.cache
 def tiles(accumulate: Type, vector_bits: int = 0) -> Tiles:
     """The cut for an accumulator type on this machine, or for another width of vectors.
