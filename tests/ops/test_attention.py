@@ -101,6 +101,27 @@ def test_strided_operands_are_read_in_place(n_queries: int) -> None:
         np.testing.assert_allclose(got, want, atol=2e-5)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: t.__name__)
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[1], SHAPES[8]], ids=str)
+def test_results_stored_by_position_are_those_stored_by_head(shape: Any, dtype: Any) -> None:
+    arrays, attributes = make(shape, dtype)
+    wide = [np.ascontiguousarray(x.transpose(0, 2, 1, 3)) for x in arrays]
+
+    def by_position() -> list[np.ndarray[Any, Any]]:
+        tensors = [bp.Tensor(x, requires_grad=True) for x in wide[:3]]
+        q, k, v = (x.permute(0, 2, 1, 3) for x in tensors)
+        out = bp.attention(q, k, v, **attributes).permute(0, 2, 1, 3)
+        (out * bp.Tensor(wide[3])).sum().backward()
+        results = [out, *(x.grad for x in tensors)]
+        return [x.numpy().transpose(0, 2, 1, 3) for x in results]
+
+    found = by_position()
+    assert_near(found, oracle(arrays, attributes), dtype)
+    with bp.config(fusion=False):
+        for a, b in zip(found, by_position(), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_heads_along_the_last_axis_are_copied_first() -> None:
     arrays, attributes = make((1, 2, 1, 20, 20, 16, True, None), np.float32)
     turned = [bp.Tensor(x.swapaxes(-1, -2).copy()).transpose(-1, -2) for x in arrays[:3]]

@@ -13,15 +13,19 @@ from bedplate.compiler.passes.expand_composed import expand_composed
 from bedplate.compiler.passes.fold import fold
 from bedplate.compiler.passes.reductions import reductions
 from bedplate.compiler.passes.rematerialise import rematerialise
+from bedplate.compiler.passes.store_in_order import store_in_order
+from bedplate.compiler.passes.turn_products import turn_products
 from bedplate.compiler.passes.verify import verify
 from bedplate.compiler.passes.views import views
 from bedplate.dtypes import float32, float64, int32, int64
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
+from bedplate.ops.attention.attention import ATTENTION
 from bedplate.ops.leaves import constant
 from bedplate.ops.pointwise.comparison import not_equal
 from bedplate.ops.record import REGISTRY
 from bedplate.ops.reduction.softmax import softmax
+from bedplate.ops.shape.views import outputs
 
 SPECIAL = np.array([0.0, -0.0, 1.5, np.inf, -np.inf, np.nan], np.float32)
 
@@ -160,6 +164,60 @@ def test_a_cheap_value_of_one_leaf_is_copied_for_each_user(leaf, changes):
     mask = not_equal(x, number(3.0, x))
     both = mask.astype(float32) + mask.astype(float32).sum()
     assert changes(rematerialise, broadcast([both])[0], [SPECIAL]).count("not_equal") == 2
+
+
+def test_a_product_read_transposed_alone_is_computed_transposed(leaf, changes):
+    x, g = leaf(0, 40, 20), leaf(1, 40, 24)
+    arrays = [np.random.default_rng(0).integers(-9, 9, (40, n)).astype("f") for n in (20, 24)]
+    text = changes(turn_products, (x.permute(1, 0) @ g).permute(1, 0), arrays)
+    assert "permute(%0, axes=(1, 0)) : float32[24x40]" in text and text.count("permute") == 1
+    assert "matmul" in text and "return %3" in text
+
+
+def test_a_batch_of_products_is_turned_by_its_last_axes(leaf, changes):
+    x, w = leaf(0, 3, 20, 4), leaf(1, 4, 24)
+    arrays = [np.ones((3, 20, 4), np.float32), np.arange(96.0).reshape(4, 24)]
+    text = changes(turn_products, (x @ w).permute(0, 2, 1), arrays)
+    assert "float32[3x24x20]" in text and "float32[3x20x24]" not in text
+
+
+@pytest.mark.parametrize("kind", ["few rows", "read twice", "another order"])
+def test_other_products_are_left_as_they_are(kind, leaf, changes):
+    rows = 4 if kind == "few rows" else 20
+    a, b = leaf(0, 2, rows, 5), leaf(1, 2, 5, 24)
+    arrays = [np.ones((2, rows, 5), np.float32), np.ones((2, 5, 24), np.float32)]
+    product = a @ b
+    view = product.permute(*((1, 0, 2) if kind == "another order" else (0, 2, 1)))
+    root = view * product.sum() if kind == "read twice" else view
+    before = changes(lambda roots: roots, broadcast([root])[0], arrays)
+    assert changes(turn_products, broadcast([root])[0], arrays) == before
+
+
+def _attended(leaf, *order):
+    q = leaf(0, 1, 2, 5, 4)
+    both = q._apply(ATTENTION, (q, q, q), {"causal": True, "window": None, "scale": 0.3})
+    return outputs(both)[0]
+
+
+def _heads(changes, run, root):
+    return changes(run, root, [np.random.default_rng(1).normal(size=(1, 2, 5, 4)).astype("f")])
+
+
+def test_a_result_read_in_another_order_is_stored_in_it(leaf, changes):
+    text = _heads(changes, store_in_order, _attended(leaf).permute(0, 2, 1, 3).reshape((5, 8)))
+    assert "output(%1, index=0, order=(0, 2, 1, 3)) : float32[1x5x2x4]" in text
+    assert "permute" not in text
+
+
+@pytest.mark.parametrize("kind", ["two orders", "as computed", "rows across"])
+def test_other_results_are_stored_as_computed(kind, leaf, changes):
+    out = _attended(leaf)
+    root = {
+        "two orders": lambda: out.permute(0, 2, 1, 3).sum() + out.permute(2, 0, 1, 3).sum(),
+        "as computed": lambda: out.permute(0, 2, 1, 3).sum() + out.sum(),
+        "rows across": lambda: out.permute(0, 1, 3, 2) * 2.0,
+    }[kind]()
+    assert "order" not in _heads(changes, store_in_order, broadcast([root])[0])
 
 
 def test_a_permutation_moves_to_the_leaves(leaf, changes):

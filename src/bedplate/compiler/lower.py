@@ -129,7 +129,8 @@ class Lowering:
             part = projections.get(index)
             nbytes = max(math.prod(shape) * dtype.itemsize, 1)
             buffer = self.buffer_of(part) if part is not None else self.builder.temp(nbytes)
-            views.append(contiguous_view(buffer, shape, dtype))
+            order = part.attributes.get("order") if part is not None else None
+            views.append(_ordered_view(buffer, shape, dtype, order))
         return views
 
     def view_of(self, source: Node) -> View:
@@ -169,6 +170,15 @@ class Lowering:
     ) -> None:
         dims, offset = region_dims(node.shape, source.shape, starts, steps)
         lower_region(Region(source, node, dims, offset), self.context, shared)
+
+
+def _ordered_view(buffer: BufferRef, shape: Any, dtype: Any, order: Any) -> View:
+    """A result as its op computes it, in memory that holds its axes in an order."""
+    if order is None:
+        return contiguous_view(buffer, shape, dtype)
+    steps = row_major_strides([shape[axis] for axis in order])
+    strides = tuple([steps[order.index(axis)] for axis in range(len(shape))])
+    return View(buffer, tuple(shape), strides, 0, dtype)
 
 
 def strided_view(node: Node, access: Access, buffer_of: Callable[[Node], BufferRef]) -> View | None:

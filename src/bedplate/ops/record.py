@@ -95,6 +95,8 @@ class Op:
     accumulate  reduce: (input dtype) -> dtype of the accumulator
     n_outputs   how many values the op gives
     epilogue    kernel: can apply an element-wise chain to each value that it stores
+    any_order   kernel: those of its several outputs that it can store in any order of their axes
+                in which the last stays: it writes by the strides of the view that it is given
     by_parts    on complex inputs it does the same to the real parts and to the imaginary parts;
                 an op that takes complex inputs otherwise has a form: ops/complex_numbers/
     promote     elementwise: the dtype to which inputs are cast first: "" as they are,
@@ -119,6 +121,7 @@ class Op:
     accumulate: Callable[..., Any] | None = None
     n_outputs: int = 1
     epilogue: bool = False
+    any_order: tuple[int, ...] = ()
     by_parts: bool = False
     promote: str = ""
     infinities: Callable[..., bool] | None = None
@@ -151,7 +154,7 @@ KINDS = {
     "reduce": Kind(("reference", "accumulate"), ("initial", "combine")),
     "gather": Kind(("reference",)),
     "assemble": Kind(("reference",)),
-    "kernel": Kind(("reference", "cost", "lower"), ("epilogue", "n_outputs")),
+    "kernel": Kind(("reference", "cost", "lower"), ("epilogue", "n_outputs", "any_order")),
     "host": Kind(("reference",), ("n_outputs",)),
     "composed": Kind(("reference", "expand"), ("n_outputs",)),
 }

@@ -20,6 +20,8 @@ from bedplate.compiler.passes.fold import fold
 from bedplate.compiler.passes.legalise_complex import legalise_complex
 from bedplate.compiler.passes.reductions import reductions
 from bedplate.compiler.passes.rematerialise import rematerialise
+from bedplate.compiler.passes.store_in_order import store_in_order
+from bedplate.compiler.passes.turn_products import turn_products
 from bedplate.compiler.passes.verify import verify
 from bedplate.compiler.passes.views import views
 from bedplate.compiler.print_graph import graph_text
@@ -60,6 +62,8 @@ def passes() -> tuple[Pass, ...]:
         Pass(fold, "folding"),
         Pass(cse, "cse"),
         Pass(algebra, "algebra"),
+        Pass(turn_products, "algebra"),
+        Pass(store_in_order, "fusion"),
         Pass(reductions),
         Pass(rematerialise, "fusion"),
         Pass(views),

@@ -84,6 +84,7 @@ ATTENTION = register(
         cost=Cost("4 D flops a pair that sees each other; inputs and output once", pair_flops(4)),
         lower=deferred("bedplate.ops.attention.lower", "lower_forward"),
         n_outputs=2,
+        any_order=(0,),
         dtypes=FLOATS,
         samples=tuple(
             floats(q, k, k, **_attributes(causal, window, 0.3))

@@ -83,6 +83,7 @@ ATTENTION_BACKWARD = register(
         cost=Cost("10 D flops a pair that sees each other", pair_flops(10)),
         lower=deferred("bedplate.ops.attention.lower", "lower_backward"),
         n_outputs=3,
+        any_order=(2,),
         dtypes=FLOATS,
         doc="The gradients of attention by queries, keys and values.",
     )

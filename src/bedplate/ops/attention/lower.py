@@ -108,7 +108,7 @@ def lower_backward(
     words = [
         q, k, v, out, lse, grad, dq, dk, dv, scratch, scratch_bytes, n_key_heads,
         n_heads // n_key_heads, n_queries, n_keys,
-        *(stride for view in (q, k, v, out, grad) for stride in view.strides[:3]),
+        *(stride for view in (q, k, v, out, grad, dv) for stride in view.strides[:3]),
         *_numbers(node), *length,
     ]  # fmt: skip
     pairs = batch * n_heads * n_pairs(n_queries, n_keys, node.attributes)

@@ -71,8 +71,9 @@ from bedplate.ops.attention.tiles import (
 (
     Q, K, V, OUT, LSE, GRAD_OUT, DQ, DK, DV, SCRATCH, SCRATCH_BYTES, N_KEY_HEADS, GROUP,
     N_QUERIES, N_KEYS, Q_BATCH, Q_HEAD, Q_ROW, K_BATCH, K_HEAD, K_ROW, V_BATCH, V_HEAD, V_ROW,
-    OUT_BATCH, OUT_HEAD, OUT_ROW, GRAD_BATCH, GRAD_HEAD, GRAD_ROW, WINDOW, SCALE, LENGTH,
-) = range(33)  # fmt: skip
+    OUT_BATCH, OUT_HEAD, OUT_ROW, GRAD_BATCH, GRAD_HEAD, GRAD_ROW, DV_BATCH, DV_HEAD, DV_ROW,
+    WINDOW, SCALE, LENGTH,
+) = range(36)  # fmt: skip
 LOG2_E = 1.0 / math.log(2.0)
 
 
@@ -133,6 +134,7 @@ class KeyHead:
     v_row: Value
     dk: Value
     dv: Value
+    dv_row: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +155,14 @@ def key_head(g: Geometry, args: Value, own: Scratch, item: Value) -> KeyHead:
     n_heads = word_int(args, N_KEY_HEADS)
     batch, index = item // n_heads, item % n_heads
     rows = item * word_int(args, N_KEYS) * g.head_dim
-    dk, dv = own.dk, own.dv
+    dk, dv, dv_row = own.dk, own.dv, constant(i64, g.head_dim)
     if not g.narrow:
         dk = word_pointer(args, DK, g.accumulator) + rows
-        dv = word_pointer(args, DV, g.accumulator) + rows
+        dv = _place(g, args, DV, (DV_BATCH, batch), (DV_HEAD, index))
+        dv_row = word_int(args, DV_ROW)
     k = _place(g, args, K, (K_BATCH, batch), (K_HEAD, index))
     v = _place(g, args, V, (V_BATCH, batch), (V_HEAD, index))
-    return KeyHead(batch, index, k, v, word_int(args, K_ROW), word_int(args, V_ROW), dk, dv)
+    return KeyHead(batch, index, k, v, word_int(args, K_ROW), word_int(args, V_ROW), dk, dv, dv_row)
 
 
 def query_head(g: Geometry, args: Value, keys: KeyHead, member: Value) -> QueryHead:
@@ -194,36 +197,38 @@ def backward_kernel(g: Geometry) -> Kernel:
         n_keys = word_int(args, N_KEYS)
         for item in loop(begin, end):
             keys = key_head(g, args, own, item)
-            clear_rows(g, keys.dk, n_keys)
-            clear_rows(g, keys.dv, n_keys)
+            clear_rows(g, keys.dk, constant(i64, g.head_dim), n_keys)
+            clear_rows(g, keys.dv, keys.dv_row, n_keys)
             for member in loop(word_int(args, GROUP)):
                 queries = query_head(g, args, keys, member)
                 for first in loop(0, word_int(args, N_QUERIES), g.queries):
                     Block(g, args, own, keys, queries, first).run()
             if g.narrow:
                 rows = item * n_keys * g.head_dim
-                narrow_rows(g, keys.dk, word_pointer(args, DK, g.element) + rows, n_keys)
-                narrow_rows(g, keys.dv, word_pointer(args, DV, g.element) + rows, n_keys)
+                dk = word_pointer(args, DK, g.element) + rows
+                dv = _place(g, args, DV, (DV_BATCH, keys.batch), (DV_HEAD, keys.index))
+                narrow_rows(g, keys.dk, dk, constant(i64, g.head_dim), n_keys)
+                narrow_rows(g, keys.dv, dv, word_int(args, DV_ROW), n_keys)
 
     return attention_backward
 
 
-def clear_rows(g: Geometry, to: Value, count: Value) -> None:
+def clear_rows(g: Geometry, to: Value, to_row: Value, count: Value) -> None:
     for row in loop(count):
         head_chunks(
             g, lambda d, mask, row=row: store(
-                to + row * g.head_dim + d, zeros(g.accumulator, g.lanes), mask
+                to + row * to_row + d, zeros(g.accumulator, g.lanes), mask
             )
         )  # fmt: skip
 
 
-def narrow_rows(g: Geometry, source: Value, to: Value, count: Value) -> None:
+def narrow_rows(g: Geometry, source: Value, to: Value, to_row: Value, count: Value) -> None:
     for row in loop(count):
-        start = row * g.head_dim
+        wide, narrow = source + row * g.head_dim, to + row * to_row
 
-        def chunk(d: Value, mask: Value | None, start: Value = start) -> None:
-            value = load(source + start + d, g.lanes, mask)
-            store(to + start + d, cast(value, g.element), mask)
+        def chunk(d: Value, mask: Value | None, wide: Value = wide, narrow: Value = narrow) -> None:
+            value = load(wide + d, g.lanes, mask)
+            store(narrow + d, cast(value, g.element), mask)
 
         head_chunks(g, chunk)
 
@@ -327,13 +332,13 @@ class Block:
                 store(own.weights + place, weight)
                 store(own.slopes + place, weight * slope)
         add_weighted(g, key_rows, own.slopes, begin, end, own.dq)
-        rows = tile * g.head_dim
-        last_query = query_rows.last
+        last_query, dk_row = query_rows.last, constant(i64, g.head_dim)
         for_each(
-            [(own.weights, grad_rows.base, grad_rows.stride, keys.dv + rows),
-             (own.slopes, query_rows.base, query_rows.stride, keys.dk + rows)],
-            lambda weights, base, stride, to: add_outer(
-                g, weights, TileRows(base, stride, last_query), begin, end, to
+            [(own.weights, grad_rows.base, grad_rows.stride, keys.dv, keys.dv_row),
+             (own.slopes, query_rows.base, query_rows.stride, keys.dk, dk_row)],
+            lambda weights, base, stride, to, to_row: add_outer(
+                g, weights, TileRows(base, stride, last_query), begin, end, to + tile * to_row,
+                to_row,
             ),
         )  # fmt: skip
 

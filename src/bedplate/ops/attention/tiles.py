@@ -290,20 +290,20 @@ def add_weighted(
 
 
 def add_outer(
-    g: Geometry, weights: Value, rows: TileRows, begin: Value, end: Value, to: Value
+    g: Geometry, weights: Value, rows: TileRows, begin: Value, end: Value, to: Value, to_row: Value
 ) -> None:
     """to[key, d] += sum over query of weights[key, query] * rows[query, d].
 
     Here lanes hold d and the sum runs over the queries that exist: `rows.last` + 1 of them.
-    to   ptr(accumulator), contiguous rows; keys begin to end
+    to   ptr(accumulator), rows `to_row` apart; keys begin to end
     """
     whole = begin + (end - begin) // g.rows * g.rows
 
     def chunk(d: Any, masks: list[Any]) -> None:
         for key in loop(begin, whole, g.rows):
-            _outer_tile(g, weights, rows, key, d, masks, g.rows, to)
+            _outer_tile(g, weights, rows, key, d, masks, g.rows, to, to_row)
         for key in loop(whole, end):
-            _outer_tile(g, weights, rows, key, d, masks, 1, to)
+            _outer_tile(g, weights, rows, key, d, masks, 1, to, to_row)
 
     pair = N_VECTORS * g.lanes
     pairs = g.head_dim // pair * pair
@@ -317,9 +317,9 @@ def add_outer(
 
 def _outer_tile(
     g: Geometry, weights: Value, rows: TileRows, key: Value, d: Any, masks: list[Any], count: int,
-    to: Value,
+    to: Value, to_row: Value,
 ) -> None:  # fmt: skip
-    places = [[to + (key + r) * g.head_dim + d + v * g.lanes for v in range(len(masks))]
+    places = [[to + (key + r) * to_row + d + v * g.lanes for v in range(len(masks))]
               for r in range(count)]  # fmt: skip
     sums = [
         [var(load(place, g.lanes, mask)) for place, mask in zip(line, masks, strict=True)]

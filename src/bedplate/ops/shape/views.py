@@ -358,8 +358,17 @@ def output_gradient(grad_out: Value, inputs: Any, output: Value, *, index: int) 
 
 
 def _output_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
-    index = attributes["index"]
-    return inputs[0].shape[index], inputs[0].dtype[index]
+    index, order = attributes["index"], attributes.get("order")
+    shape = inputs[0].shape[index]
+    return _permuted(shape, order) if order else shape, inputs[0].dtype[index]
+
+
+def _permuted(shape: Shape, order: tuple[int, ...]) -> Shape:
+    return tuple([shape[axis] for axis in order])
+
+
+def _output_reference(values: Any, *, index: int, order: tuple[int, ...] | None = None) -> Any:
+    return values[index] if order is None else values[index].transpose(order)
 
 
 OUTPUT = register(
@@ -367,10 +376,11 @@ OUTPUT = register(
         "output",
         "view",
         _output_infer,
-        reference=lambda values, *, index: values[index],
+        reference=_output_reference,
         gradient=output_gradient,
         dtypes=ALL,
-        doc="One of the values of an op that gives several.",
+        doc="One of the values of an op that gives several, in an `order` of its axes if the "
+        "compiler stores it so.",
     )
 )
 
