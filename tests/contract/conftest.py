@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import bedplate as bp
-from bedplate.devices.device import BACKENDS
+from bedplate.devices.registry import BACKENDS
 
 PLAIN = {"fusion": False, "folding": False, "cse": False, "algebra": False, "threads": False}
 WAYS: dict[str, dict[str, bool]] = {"": {}, "-unfused": {"fusion": False}, "-plain": PLAIN}

@@ -127,7 +127,7 @@ def test_a_sound_one_passes_all() -> None:
     report = bp.check_operation(Square, X, reference=np.square)
     assert list(report) == list(CHECKS)
     assert {text.split(":")[0] for text in report.values()} == {"passed"}
-    assert report["devices"] == "passed: " + ", ".join(sorted(bp.devices.device.BACKENDS))
+    assert report["devices"] == "passed: " + ", ".join(sorted(bp.devices.registry.BACKENDS))
 
 
 def test_several_outputs_and_inputs_of_other_kinds() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import bedplate as bp
-from bedplate.devices.device import BACKENDS
+from bedplate.devices.registry import BACKENDS
 from bedplate.dtypes import COMPLEX, FLOATS, INTEGERS, DType, as_dtype, real_dtype
 from bedplate.ops.record import REGISTRY, Op, Sample, apply
 from bedplate.ops.shape.views import outputs

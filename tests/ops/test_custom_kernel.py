@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bedplate as bp
-from bedplate.devices.device import BACKENDS
+from bedplate.devices.registry import BACKENDS
 from bedplate.kernel import (
     atomic_add,
     bf16,

@@ -6,7 +6,7 @@ import array_api_strict as strict
 import pytest
 
 import bedplate as bp
-from bedplate.devices.device import BACKENDS
+from bedplate.devices.registry import BACKENDS
 
 INFO = bp.__array_namespace_info__()
 THEIRS = strict.__array_namespace_info__()

@@ -11,7 +11,7 @@ from tests.standard import array_calls, elementwise_calls, linear_calls, reducti
 from tests.standard.calls import check
 
 import bedplate as bp
-from bedplate.devices.device import BACKENDS
+from bedplate.devices.registry import BACKENDS
 
 TABLES = {
     "": elementwise_calls.CALLS | array_calls.CALLS | reduction_calls.CALLS,

@@ -17,7 +17,7 @@ from tests.standard import special_cases as table
 from tests.standard.special_cases import Row
 
 import bedplate as bp
-from bedplate.devices.device import BACKENDS
+from bedplate.devices.registry import BACKENDS
 from bedplate.dtypes import INTEGERS
 
 ROUNDINGS = 4  # in the last place, for what the standard lets be approximate

@@ -24,7 +24,7 @@ from rich.text import Text
 import bedplate as bp
 from bedplate.config import config
 from bedplate.devices.cpu.runner import n_workers
-from bedplate.devices.device import BACKENDS
+from bedplate.devices.registry import backends, broken
 from bedplate.kernel.target import host
 from bedplate.kernel.types import f32, f64
 
@@ -98,9 +98,10 @@ def processor() -> list[tuple[str, str]]:
 
 
 def devices() -> list[tuple[str, str]]:
-    return [
-        (name, f"{backend.count()} x {backend.description}") for name, backend in BACKENDS.items()
+    found = [
+        (name, f"{backend.count()} x {backend.description}") for name, backend in backends().items()
     ]
+    return found + [(name, f"cannot be loaded: {why}") for name, why in broken().items()]
 
 
 def cache() -> list[tuple[str, str]]:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bedplate.devices.cpu.runner import Slot, n_workers
+from bedplate.devices.cpu.runner import Slot
+from bedplate.devices.cpu.runner import n_workers as count_workers
 from bedplate.dtypes import DType
 from bedplate.errors import InternalError
 
@@ -129,9 +130,13 @@ class Launch:
 
 
 class PlanBuilder:
-    """Collects the launches of one plan."""
+    """Collects the launches of one plan.
 
-    def __init__(self) -> None:
+    n_workers  how many workers may run the items of a launch at once; by default the CPU's
+    """
+
+    def __init__(self, n_workers: int | None = None) -> None:
+        self.n_workers = count_workers() if n_workers is None else n_workers
         self.launches: list[Launch] = []
         self.error_record: BufferRef = BufferRef(ALIGNMENT, slot=1, name="errors")
         # what an op made of a value and another may take as well, by keys of their own
@@ -148,7 +153,7 @@ class PlanBuilder:
 
         The size is rounded up to whole cache lines; `scratch_bytes` gives the rounded step.
         """
-        return self.temp(scratch_bytes(bytes_per_worker) * n_workers(), "scratch")
+        return self.temp(scratch_bytes(bytes_per_worker) * self.n_workers, "scratch")
 
     def launch(
         self,

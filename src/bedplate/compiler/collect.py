@@ -21,11 +21,11 @@ from bedplate.graph.node import Node
 def collected(nodes: list[Node]) -> Signature | None:
     """The graph of those nodes of a list that somebody holds; whoever wants one value puts it last.
 
-    returns  None where there are leaves in the list, ops with several outputs, nodes of the
-             reference device, or nodes that no wanted one needs
+    returns  None where there are leaves in the list, ops with several outputs, moves between
+             devices, nodes of a device without plans, or nodes that no wanted one needs
     cost     about 1 us a node
     """
-    if not nodes or nodes[-1].device.name == "reference":
+    if not nodes or not nodes[-1].device.is_planned:
         return None
     drop_unheld(nodes)
     walk = _Walk()
@@ -60,9 +60,8 @@ def key_of_one(node: Node) -> Any:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether it has one value, which a plan computes."""
-    op = node.op
-    return op.n_outputs == 1 and op.name != "output" and node.device.name != "reference"
+    """Whether it has one value, which a plan of the CPU computes."""
+    return node.op.is_plain and node.device.is_native
 
 
 def drop_unheld(nodes: list[Node]) -> None:
@@ -124,12 +123,7 @@ class _Walk:
             else:
                 stack.pop()
                 op, attributes = node.op, node.attributes
-                if (
-                    not sources
-                    or node.device is not device
-                    or op.n_outputs > 1
-                    or (op.name == "output")
-                ):
+                if not sources or node.device is not device or not op.is_plain:
                     return False
                 number[node] = at = len(order)
                 key = attributes_key(attributes) if attributes else ()

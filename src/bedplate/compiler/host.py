@@ -36,13 +36,28 @@ class Place:
         """The array; it does not keep its memory."""
         if 0 in self.shape:
             return np.zeros(self.shape, self.dtype)
+        start, size = self.span(slots)
+        return self.over(memoryview((ctypes.c_char * size).from_address(start)))
+
+    def span(self, slots: Any) -> tuple[int, int]:
+        """(address, bytes) from its lowest byte to its highest; it is not empty."""
+        below, above = self._reach()
+        start = slots[self.word.index] + self.word.offset_bytes - below
+        return start, below + above + self.dtype.itemsize
+
+    def over(self, memory: Any) -> np.ndarray[Any, Any]:
+        """The array in a copy of that span."""
         strides = [stride * self.dtype.itemsize for stride in self.strides]
-        reach = [(n - 1) * step for n, step in zip(self.shape, strides, strict=True)]
-        before = -sum(step for step in reach if step < 0)
-        size = before + sum(step for step in reach if step > 0) + self.dtype.itemsize
-        start = slots[self.word.index] + self.word.offset_bytes - before
-        memory = memoryview((ctypes.c_char * size).from_address(start))
-        return np.ndarray(self.shape, self.dtype, memory, before, strides)
+        return np.ndarray(self.shape, self.dtype, memory, self._reach()[0], strides)
+
+    def _reach(self) -> tuple[int, int]:
+        """How many bytes its elements lie below the first one, and above it."""
+        steps = [(n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True)]
+        size = self.dtype.itemsize
+        return (
+            -size * sum(step for step in steps if step < 0),
+            size * sum(step for step in steps if step > 0),
+        )
 
 
 def place_of(view: View, word: Slot) -> Place:
@@ -68,10 +83,16 @@ class HostTask:
         raises  LinAlgError, or whatever the function raises
         """
         arrays = [place.array(slots) for place in self.inputs]
-        node = self.node
-        results = call_numpy(node.op, arrays, node.attributes, lambda: line(node))
-        for place, result in zip(self.outputs, results, strict=True):
+        for place, result in zip(self.outputs, self.call(arrays, line), strict=True):
             place.array(slots)[...] = result
+
+    def call(self, arrays: list[Any], line: Callable[[Node], str]) -> tuple[Any, ...]:
+        """The values of the outputs for these inputs.
+
+        raises  LinAlgError, or whatever the function raises
+        """
+        node = self.node
+        return call_numpy(node.op, arrays, node.attributes, lambda: line(node))
 
 
 def lines_of(order: Iterable[Node]) -> Lines:

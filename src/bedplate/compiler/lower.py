@@ -37,6 +37,7 @@ class Lowering:
     slots        the slot of each value that the caller holds: inputs and outputs
     scalars      the word of each run-time number
     projections  of ops with several outputs: index -> `output` node
+    n_workers    see `PlanBuilder`
     """
 
     def __init__(
@@ -45,8 +46,9 @@ class Lowering:
         slots: dict[Node, int],
         scalars: dict[int, Any],
         projections: dict[Node, dict[int, Node]],
+        n_workers: int | None = None,
     ) -> None:
-        self.builder = PlanBuilder()
+        self.builder = PlanBuilder(n_workers)
         self.access_of = access_of
         self.slots = slots
         self.scalars = scalars

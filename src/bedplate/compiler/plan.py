@@ -2,7 +2,8 @@
 
 A plan is made once for a graph's structure. Running it binds addresses to slots: the arena
 of temporaries, the error record, the inputs, the outputs, and the numbers that change from
-call to call. Then one native call runs all regions.
+call to call. Then one native call runs all regions. The file is a little long, because a plan and
+the slots that its making gives out stand together.
 """
 
 from __future__ import annotations
@@ -165,11 +166,16 @@ class Plan:
 
     def raise_index_error(self, errors: Any, line: LineOf = Node.line) -> None:
         """Name the index that was out of range, and the line that used it."""
-        node = self.sites[errors[1]]
-        raise IndexError(
-            f"{node.attributes['what']}: index {errors[2]} is out of range for size {errors[3]}\n"
-            f"  used at {line(node)}"
-        )
+        raise index_error(self.sites, errors, line)
+
+
+def index_error(sites: list[Node], errors: Any, line: LineOf) -> IndexError:
+    """What an error record tells: the index that was out of range, and the line that used it."""
+    node = sites[errors[1]]
+    return IndexError(
+        f"{node.attributes['what']}: index {errors[2]} is out of range for size {errors[3]}\n"
+        f"  used at {line(node)}"
+    )
 
 
 def _run_observed(task: HostTask, slots: Any, line: LineOf) -> None:
@@ -199,6 +205,50 @@ def compile_plan(
     wishes      pairs (root, input): the root's value may be written over the input
     keep_steps  keep the graphs between passes, for inspection
     """
+    made = plan_launches(roots, n_inputs, n_scalars, wishes, keep_steps)
+    regions = made.regions
+    compile_together([x.kernel for region in regions for x in region if x.host is None])
+    stops = stops_of(regions, bool(made.granted))
+    checks = {number - 1: ERRORS for number, _ in stops}
+    native = NativePlan([_tasks(region) for region in regions], made.n_slots, checks)
+    plan = Plan(
+        native, n_inputs, n_scalars, made.output_bytes, made.results, made.arena_bytes,
+        made.lowering.sites, regions, made.groups, made.steps, made.granted, stops,
+    )  # fmt: skip
+    if (planned := hooks.planned) is not None and not keep_steps:
+        planned(plan, regions, made.lowering.buffers)
+    if not keep_steps:
+        forget(regions, made.groups)
+    return plan
+
+
+@dataclass
+class Launches:
+    """What a graph became, before a device makes kernels of it; for the fields see `Plan`."""
+
+    regions: list[list[Launch]]
+    results: list[Result]
+    output_bytes: list[int]
+    arena_bytes: int
+    granted: list[tuple[int, int]]
+    groups: list[Group]
+    steps: list[Step]
+    lowering: Lowering
+    n_slots: int
+
+
+def plan_launches(
+    roots: list[Node],
+    n_inputs: int,
+    n_scalars: int,
+    wishes: Sequence[tuple[int, int]] = (),
+    keep_steps: bool = False,
+    n_workers: int | None = None,
+) -> Launches:
+    """The launches of a graph and where each value lies; see `compile_plan`.
+
+    n_workers  of the device that runs them; by default the CPU's
+    """
     steps: list[Step] = []
     final = run_passes(roots, steps if keep_steps else None)
     known: dict[Node, Access | None] = {}
@@ -206,28 +256,18 @@ def compile_plan(
     results, slots, output_bytes = _results(final, access, n_inputs)
     groups = Fuser(final, access).run()
     scalars = {i: Slot(FIRST_INPUT + n_inputs + len(output_bytes) + i) for i in range(n_scalars)}
-    lowering = Lowering(access, slots, scalars, _projections(groups, final))
+    lowering = Lowering(access, slots, scalars, _projections(groups, final), n_workers)
     builder = lowering.run(groups)
     regions = schedule(builder.launches)
     granted = _granted(regions, wishes, results, lowering, final, access)
     arena_bytes = plan_memory(regions)
     n_slots = FIRST_INPUT + n_inputs + len(output_bytes) + n_scalars
-    compile_together([x.kernel for region in regions for x in region if x.host is None])
-    stops = _stops(regions, bool(granted))
-    checks = {number - 1: ERRORS for number, _ in stops}
-    native = NativePlan([_tasks(region) for region in regions], n_slots, checks)
-    plan = Plan(
-        native, n_inputs, n_scalars, output_bytes, results, arena_bytes, lowering.sites, regions,
-        groups, steps, granted, stops,
-    )  # fmt: skip
-    if (planned := hooks.planned) is not None and not keep_steps:
-        planned(plan, regions, lowering.buffers)
-    if not keep_steps:
-        _forget(regions, groups)
-    return plan
+    return Launches(
+        regions, results, output_bytes, arena_bytes, granted, groups, steps, lowering, n_slots
+    )
 
 
-def _forget(regions: list[list[Launch]], groups: list[Group]) -> None:
+def forget(regions: list[list[Launch]], groups: list[Group]) -> None:
     """Let go of what only explanations need: a plan may live as long as the process."""
     groups.clear()
     for region in regions:
@@ -236,7 +276,7 @@ def _forget(regions: list[list[Launch]], groups: list[Group]) -> None:
             launch.in_place, launch.origin, launch.host = [], None, None
 
 
-def _stops(regions: list[list[Launch]], grants: bool) -> list[tuple[int, list[HostTask]]]:
+def stops_of(regions: list[list[Launch]], grants: bool) -> list[tuple[int, list[HostTask]]]:
     """See `Plan`: where host tasks are called, and the last check if a result overwrites."""
     stops = []
     last_check = checked_regions(regions) if grants else 0
@@ -248,7 +288,7 @@ def _stops(regions: list[list[Launch]], grants: bool) -> list[tuple[int, list[Ho
 
 
 def _host_task(node: Node, inputs: list[View], outputs: list[View]) -> HostTask:
-    read, written = ([place_of(v, _word(v)) for v in views] for views in (inputs, outputs))
+    read, written = ([place_of(v, word_of(v)) for v in views] for views in (inputs, outputs))
     return HostTask(node, tuple(read), tuple(written))
 
 
@@ -334,7 +374,7 @@ def _tasks(region: list[Launch]) -> list[Task]:
 
 
 def _task(launch: Launch) -> Task:
-    words = [_word(word) for word in launch.words]
+    words = [word_of(word) for word in launch.words]
     compiled = launch.kernel.compile()
     nodes = members_of(launch.origin)
     sites = tuple([node.site for node in nodes if node.site is not None])
@@ -352,7 +392,7 @@ def members_of(group: Group | None) -> list[Node]:
     return group.members if group.epilogue is None else group.members + group.epilogue.members
 
 
-def _word(word: Any) -> Any:
+def word_of(word: Any) -> Any:
     if isinstance(word, View):
         return _address(word.buffer, word.offset * word.dtype.itemsize)
     if isinstance(word, BufferRef):

@@ -17,13 +17,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from bedplate.compiler import stored_plans
+from bedplate.compiler.across import compute_across, is_one_plan
 from bedplate.compiler.collect import collected, key_of_one
+from bedplate.compiler.device_plan import compile_for, named
 from bedplate.compiler.host import line_in, lines_of
 from bedplate.compiler.plan import Plan, compile_plan
 from bedplate.compiler.signature import Signature
 from bedplate.config import PLAN_SETTINGS, settings_of
 from bedplate.devices import reference
 from bedplate.devices.cpu.runner import n_workers
+from bedplate.devices.device import Device
 from bedplate.errors import CaptureError
 from bedplate.graph.node import Node, topological_order
 from bedplate.observer import hooks
@@ -84,10 +87,9 @@ def _realise(nodes: list[Node]) -> None:
         nodes.clear()
         if not roots:
             return
-        if any(root.device.name == "reference" for root in roots):
-            run_references([root for root in roots if root.device.name == "reference"])
-            roots = [root for root in roots if root.device.name != "reference"]
-        if any(node.op.name == "output" or node.op.n_outputs > 1 for node in order):
+        if not is_one_plan(order):
+            compute_across(order, roots, run_on)
+        elif any(node.op.name == "output" or node.op.n_outputs > 1 for node in order):
             run_native(roots)
         elif roots:
             run_ordered(needed(order, roots), roots)
@@ -152,6 +154,14 @@ def run_references(roots: list[Node]) -> None:
             reference.run(node)
 
 
+def run_on(device: Device, roots: list[Node]) -> None:
+    """Compute nodes of one device; inputs on other devices have their values."""
+    if device.is_planned:
+        run_native(roots)
+    else:
+        run_references(roots)
+
+
 def run_native(roots: list[Node]) -> None:
     """Compute nodes by one plan; among them may be ops with several outputs."""
     roots = project_outputs(roots)
@@ -195,12 +205,38 @@ def run_signature(signature: Signature) -> None:
     if None in inputs:
         raise _escaped(signature.inputs[inputs.index(None)])
     order = signature.order
-    blocks = find_plan(signature).run(
-        inputs, signature.scalars, lambda node: line_in(lines_of(order), node)
-    )
+    device = signature.roots[0].device
+    if device.is_native:
+        blocks = find_plan(signature).run(
+            inputs, signature.scalars, lambda node: line_in(lines_of(order), node)
+        )
+    else:
+        blocks = _started(signature, inputs, device)
     for root, block in zip(signature.roots, blocks, strict=True):
         root.block = block
         root.inputs = ()
+
+
+def _started(signature: Signature, inputs: list[Any], device: Device) -> list[Any]:
+    """The blocks of the roots, whose plan was started on a device with memory of its own."""
+    key: Any = (signature.key, _settings(), n_workers(), device)
+    plan: Any = _plans.get(key)
+    if plan is None:
+        with _without_collector():
+            plan = compile_for(
+                device, signature.lifted(), len(signature.inputs), len(signature.scalars)
+            )
+        _plans[key] = plan
+        if len(_plans) > PLAN_CACHE_SIZE:
+            _plans.popitem(last=False)
+    else:
+        _plans.move_to_end(key)
+    # lines are looked up now: when a fault is found the nodes may have gone, or have values
+    lines = lines_of(signature.order) if plan.sites or plan.has_host_tasks else {}
+    made = [(root.op.name, root.site) for root in signature.roots]
+    return plan.run(
+        inputs, signature.scalars, lambda node: line_in(lines, node), lambda: named(made)
+    )
 
 
 def project_outputs(roots: list[Node]) -> list[Node]:

@@ -9,34 +9,18 @@ True
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from bedplate.devices.registry import BACKENDS, available, check_present
 from bedplate.errors import DeviceError
+from bedplate.later import deferred
 
-KNOWN = ("cpu", "reference", "cuda", "opencl")
+if TYPE_CHECKING:
+    from bedplate.devices.runtime import Runtime
 
-
-@dataclass(frozen=True)
-class Backend:
-    """What a kind of device offers.
-
-    name         the first part of a device's name
-    count        () -> how many such devices this machine has
-    description  one line for people
-    """
-
-    name: str
-    count: Callable[[], int]
-    description: str
-
-
-BACKENDS: dict[str, Backend] = {
-    "cpu": Backend("cpu", lambda: 1, "SIMD kernels on all cores"),
-    "reference": Backend("reference", lambda: 1, "the NumPy reference of each operation"),
-}
+open_runtime = deferred("bedplate.devices.runtime", "open_runtime")
 
 
 class Device:
@@ -47,10 +31,17 @@ class Device:
     (Device('cpu'), True, 0)
     """
 
-    __slots__ = ("_hash", "index", "name")
+    # is_native   plans run on it as machine code of this process
+    # is_planned  graphs are compiled for it; if not, each op runs by its NumPy reference
+    # runtime     what drives a device with memory of its own; None: values lie in the host's
+    __slots__ = ("_hash", "index", "is_native", "is_planned", "name", "runtime")
     _made: dict[tuple[str, int], Device] = {}
+    _making = threading.RLock()
     name: str
     index: int
+    is_native: bool
+    is_planned: bool
+    runtime: Runtime | None
     _hash: int
 
     def __new__(cls, name: str | Device = "cpu") -> Device:
@@ -59,12 +50,24 @@ class Device:
         key = _parse(name)
         found = cls._made.get(key)
         if found is None:
-            _check_present(*key)
-            found = super().__new__(cls)
-            found.name, found.index = key
-            found._hash = hash(key)
-            found = cls._made.setdefault(key, found)
+            with cls._making:  # a device is opened once
+                found = cls._made.get(key) or cls._make(key)
         return found
+
+    @classmethod
+    def _make(cls, key: tuple[str, int]) -> Device:
+        backend = check_present(*key)
+        made = super().__new__(cls)
+        made.name, made.index = key
+        made._hash = hash(key)
+        if key[0] in BACKENDS:
+            made.runtime = None
+            made.is_native = made.is_planned = backend.is_native
+        else:
+            made.runtime = runtime = open_runtime(made, backend)
+            made.is_native, made.is_planned = False, runtime.driver.target is not None
+        cls._made[key] = made
+        return made
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Device):
@@ -94,32 +97,6 @@ def _parse(text: Any) -> tuple[str, int]:
     if colon and not (index.isascii() and index.isdigit()):
         raise DeviceError(f"Device: {text!r} is not NAME or NAME:INDEX; there is {available()}")
     return name, int(index or 0)
-
-
-def _check_present(name: str, index: int) -> None:
-    backend = BACKENDS.get(name)
-    if backend is None:
-        fault = "has no back end installed here" if name in KNOWN else "is unknown"
-        raise DeviceError(f"Device: {name!r} {fault}; there is {available()}")
-    if index >= backend.count():
-        raise DeviceError(
-            f"Device: '{name}:{index}' is absent, this machine has {backend.count()} of {name!r}; "
-            f"there is {available()}"
-        )
-
-
-def available() -> str:
-    """The devices of this machine, as text.
-
-    >>> available()
-    "'cpu', 'reference'"
-    """
-    names = [
-        repr(name if index == 0 else f"{name}:{index}")
-        for name, backend in BACKENDS.items()
-        for index in range(backend.count())
-    ]
-    return ", ".join(names)
 
 
 class _Default(threading.local):

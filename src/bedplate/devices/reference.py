@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from bedplate.devices.host_call import call_numpy
+from bedplate.devices.transfer import stored
 from bedplate.errors import InternalError
-from bedplate.memory import Block
 
 
 def run(node: Any) -> None:
@@ -39,10 +39,10 @@ def run(node: Any) -> None:
     node.realise(_block(node, np.asarray(result)))
 
 
-def _block(node: Any, array: np.ndarray[Any, Any]) -> Block:
+def _block(node: Any, array: np.ndarray[Any, Any]) -> Any:
     if array.shape != tuple(node.shape) or array.dtype != node.dtype.numpy:
         raise InternalError(
             f"{node.op.name}: the reference gave {array.shape} {array.dtype}, "
             f"the rule says {node.shape} {node.dtype}"
         )
-    return Block.from_numpy(np.array(array, order="C"))
+    return stored(node.device, np.array(array, order="C"), node.site)

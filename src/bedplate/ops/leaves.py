@@ -61,6 +61,13 @@ IOTA = register(
         doc="The index of each element along `axis`.",
     )
 )
+# not among the ops that users call: it stands between the plans of two devices
+TRANSFER = Op(
+    "transfer",
+    "transfer",
+    lambda inputs, attributes: (inputs[0].shape, inputs[0].dtype),
+    doc="The same value on another device.",
+)
 
 # the integers that a dtype holds
 LIMITS = {d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in INTEGERS}
@@ -144,6 +151,11 @@ def iota(axis: int, shape: Shape, dtype: DType, device: Any) -> Node:
 def buffer(block: Any, shape: Shape, dtype: DType, device: Any) -> Node:
     """The node of a value that is in memory already."""
     return Node(BUFFER, (), NO_ATTRIBUTES, shape, dtype, device, block)
+
+
+def transfer(source: Node, device: Any, site: Any) -> Node:
+    """The node of a value of another device, moved to `device`."""
+    return Node(TRANSFER, (source,), NO_ATTRIBUTES, source.shape, source.dtype, device, None, site)
 
 
 def placeholder(index: int, shape: Shape, dtype: DType, device: Any) -> Node:

@@ -128,6 +128,12 @@ class Op:
     dtypes: tuple[DType, ...] = ()
     samples: tuple[Sample, ...] = ()
     doc: str = ""
+    # it has one value, which a plan computes by itself; see compiler/collect.py
+    is_plain: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        apart = self.name == "output" or self.kind == "transfer"
+        object.__setattr__(self, "is_plain", self.n_outputs == 1 and not apart)
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bedplate.devices.device import BACKENDS, Device
+from bedplate.devices.device import Device
+from bedplate.devices.registry import BACKENDS
 from bedplate.dtypes import ALL, FLOATS, INTEGERS, DType, as_dtype
 from bedplate.graph.node import Node, topological_order
 from bedplate.ops.cost import cost_of

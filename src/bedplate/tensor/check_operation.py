@@ -15,7 +15,7 @@ import numpy as np
 
 from bedplate.autograd import gradcheck, gradgradcheck, vjp
 from bedplate.autograd.check import Array, as_float64
-from bedplate.devices.device import BACKENDS
+from bedplate.devices.registry import BACKENDS
 from bedplate.dtypes import float32
 from bedplate.errors import CaptureError, GradientError
 from bedplate.tensor.jit import jit

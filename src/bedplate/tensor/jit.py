@@ -25,12 +25,14 @@ from typing import TYPE_CHECKING, Any
 from bedplate.config import PLAN_SETTINGS, settings_of
 from bedplate.devices.device import current_device
 from bedplate.errors import CaptureError
+from bedplate.graph.node import topological_order as order_of
 from bedplate.graph.pending import LOCAL
 from bedplate.later import Later
 from bedplate.tensor.arguments import Guard, described, guard_of, history, rebuilt, sharing
 from bedplate.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from bedplate.compiler import across
     from bedplate.compiler import explain as explaining
     from bedplate.tensor import capturing, outside
     from bedplate.tensor import replay as replaying
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from bedplate.tensor.outside import Names
     from bedplate.tensor.replay import Replay
 else:
+    across = Later("bedplate.compiler.across")
     explaining = Later("bedplate.compiler.explain")
     capturing = Later("bedplate.tensor.capturing")
     outside = Later("bedplate.tensor.outside")
@@ -205,9 +208,9 @@ class Captured:
     ) -> Any:
         names = outside.Names(self.function)
         made = self._recorded(tensors, {}, arguments, named)
-        if any(node.device.name == "reference" for node in made.roots):
-            found.captures = MAX_CAPTURES  # there is nothing to plan: each op runs by itself
-            self._log.append(f"{self._name}: on the reference device; it runs uncaptured")
+        if not across.is_one_plan(order_of(made.roots)):
+            found.captures = MAX_CAPTURES  # graphs of other devices are planned as they come
+            self._log.append(f"{self._name}: not on the CPU alone; it runs uncaptured")
             return self.function(*arguments, **named)
         replay = replaying.Replay(made, tensors)
         met = replay.meets(tensors)

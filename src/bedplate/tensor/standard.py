@@ -11,7 +11,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from bedplate.devices.device import BACKENDS, Device, current_device
+from bedplate.devices.device import Device, current_device
+from bedplate.devices.registry import BACKENDS
 from bedplate.devices.stream import Stream
 from bedplate.dtypes import ALL, DType, complex64, float32, int64
 from bedplate.tensor.data_types import KINDS

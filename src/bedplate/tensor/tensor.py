@@ -28,7 +28,7 @@ from bedplate.graph.pending import CHECK_EVERY, LOCAL, user_site
 from bedplate.later import deferred
 from bedplate.memory import ForeignBlock
 from bedplate.ops.build import number
-from bedplate.ops.leaves import buffer
+from bedplate.ops.leaves import transfer
 from bedplate.tensor import indexing
 from bedplate.tensor.assignment import Assignment
 from bedplate.tensor.data import to_array
@@ -296,11 +296,11 @@ class Tensor(Assignment, Interchange, Standard, Methods):
         return self.astype(dtype, copy=False)
 
     def _to_device(self, device: Device) -> Tensor:
-        source = compute(self)
+        source = self._node
         state = LOCAL.state
-        # values are never written, and both devices read host memory: nothing is copied
-        node = buffer(source.block, source.shape, source.dtype, device)
-        node.site = user_site()
+        self._show_read()
+        node = transfer(source, device, user_site())
+        state.nodes.append(node)
         entry = None
         if state.recording and self._entry is not None:
             session = state.session = state.session or Session()

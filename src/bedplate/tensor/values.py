@@ -9,6 +9,7 @@ import numpy as np
 
 from bedplate.config import config
 from bedplate.devices.device import Device
+from bedplate.devices.stream import synchronize_devices
 from bedplate.dtypes import as_dtype
 from bedplate.graph.node import Node
 from bedplate.graph.pending import LOCAL, ThreadState, user_site
@@ -16,6 +17,7 @@ from bedplate.later import deferred
 from bedplate.memory import ForeignBlock, allocate
 from bedplate.ops.leaves import buffer
 
+stored = deferred("bedplate.devices.transfer", "stored")
 realise = deferred("bedplate.compiler.realise", "realise")
 MEBIBYTE = 1 << 20
 # up to here a copy by way of bytes is quicker than a NumPy view of the block, which takes 4 us
@@ -68,6 +70,11 @@ def leaf_node(array: np.ndarray[Any, Any], device: Device) -> Node:
     state.leaf_bytes += array.nbytes
     if state.nodes:
         flush_if_large(state)
+    if device.runtime is not None:
+        content = np.array(array, dtype.numpy, order="C")
+        node = buffer(stored(device, content, site), array.shape, dtype, device)
+        node.site = site
+        return node
     block = allocate(array.nbytes, site)
     if array.nbytes <= SMALL_BYTES and array.dtype.isnative:
         ctypes.memmove(block.address, array.tobytes(), array.nbytes)
@@ -81,9 +88,11 @@ def leaf_node(array: np.ndarray[Any, Any], device: Device) -> Node:
 def foreign_node(array: np.ndarray[Any, Any], device: Device) -> Node | None:
     """A node over the memory of an array, which stays alive with it; None if that cannot be.
 
-    It can if the elements lie side by side in some order of the axes, each on an address that
-    its size divides.
+    It can if the device uses the host's memory, and the elements lie side by side in some order of
+    the axes, each on an address that its size divides.
     """
+    if device.runtime is not None:
+        return None
     order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
     base = array.transpose(order)
     if not (base.flags.c_contiguous and base.flags.aligned and base.dtype.isnative):
@@ -96,16 +105,17 @@ def foreign_node(array: np.ndarray[Any, Any], device: Device) -> Node | None:
 
 
 def synchronize(device: Device | str | None = None) -> None:
-    """Compute everything that this thread has pending, and wait for it.
+    """Compute everything that this thread has pending, and wait for all that devices work on.
 
-    device  all work is waited for, whichever device is named
-    raises  DeviceError for a device that is not there; whatever the computation raises
+    device  whose work is waited for; by default that of all
+    raises  DeviceError for a device that is not there; whatever the computation raises, and what
+            failed on a stream of the device, each time until `bp.devices.reset(device)`
     >>> import bedplate as bp
     >>> x = bp.ones(2) + 1
     >>> bp.synchronize()
     """
-    if device is not None:
-        Device(device)
+    place = None if device is None else Device(device)
     state = LOCAL.state
     if state.nodes:
         flush(state)
+    synchronize_devices(place)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import bedplate as bp
-from bedplate.devices import current_device
+from bedplate.devices import current_device, registry
 
 
 def test_equal_by_name_and_index() -> None:
@@ -29,8 +29,10 @@ def test_text() -> None:
     ("name", "text"),
     [
         ("nowhere", "'nowhere' is unknown; there is 'cpu', 'reference'"),
-        ("cuda", "'cuda' has no back end installed here; there is 'cpu'"),
-        ("opencl:1", "'opencl' has no back end"),
+        (
+            "absent",
+            r"'absent' has no back end installed here; pip install 'bedplate\[extra\]'; there is",
+        ),
         ("cpu:1", "'cpu:1' is absent, this machine has 1 of 'cpu'"),
         ("cpu:", "is not NAME or NAME:INDEX"),
         ("cpu:x", "is not NAME or NAME:INDEX"),
@@ -39,7 +41,8 @@ def test_text() -> None:
         (0, r"expected a name such as 'cpu' or 'cpu:0', got 0 \(int\)"),
     ],
 )
-def test_refused_with_what_there_is(name: str, text: str) -> None:
+def test_refused_with_what_there_is(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.OPTIONAL, "absent", ("bedplate.devices.absent", "extra"))
     with pytest.raises(bp.errors.DeviceError, match=text):
         bp.Device(name)
 

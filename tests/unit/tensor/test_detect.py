@@ -15,7 +15,7 @@ import pytest
 
 import bedplate as bp
 from bedplate import nn
-from bedplate.devices.device import BACKENDS
+from bedplate.devices.registry import BACKENDS
 from bedplate.graph.pending import LOCAL
 from bedplate.nn import functional as F
 
