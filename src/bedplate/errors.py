@@ -35,6 +35,14 @@ class OutOfMemoryError(UserError, MemoryError):
     """Memory is exhausted; the message lists the largest holders."""
 
 
+class LeakError(UserError, AssertionError):
+    """Memory that was made in a block of code and is still held; `report` has the leaks."""
+
+    def __init__(self, message: str, report: object = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+
 class GradientError(UserError, RuntimeError):
     """A gradient that cannot be had: a freed graph, an op without one, a wrong root."""
 

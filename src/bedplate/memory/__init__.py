@@ -10,12 +10,15 @@ from bedplate.memory.allocator import (
     readable,
     release_cache,
 )
+from bedplate.memory.inspection import expect_no_leak, leaks
 
 __all__ = [
     "Block",
     "ForeignBlock",
     "allocate",
     "allocate_all",
+    "expect_no_leak",
+    "leaks",
     "line_of",
     "observe_blocks",
     "readable",

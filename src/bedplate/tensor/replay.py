@@ -67,7 +67,7 @@ class Replay:
         self.captured = CapturedPlan(made.roots, donate)
         self.results = self.captured.plan.results
         self.roots = [
-            (node.shape, node.dtype, node.device, result.index, result.alias)
+            (node.shape, node.dtype, node.device, result.index, result.alias, node.site)
             for node, result in zip(made.roots, self.results, strict=True)
         ]
         self._sources(made)
@@ -318,10 +318,10 @@ class Replay:
         """Bind states and gradients to their new values; gives the result."""
         nodes = []
         # as many as there are roots: to have zip compare once more costs 0.1 us
-        for node, (shape, dtype, device, index, alias) in zip(taken, self.roots):  # noqa: B905
+        for node, (shape, dtype, device, index, alias, site) in zip(taken, self.roots):  # noqa: B905
             if node is None:
                 block = outputs[index] if not alias else self._input(index, blocks)
-                node = Node(BUFFER, (), NO_ATTRIBUTES, shape, dtype, device, block)
+                node = Node(BUFFER, (), NO_ATTRIBUTES, shape, dtype, device, block, site)
             nodes.append(node)
         part = self.result
         if type(part) is Part:

@@ -1,0 +1,182 @@
+"""Rules: which of the memory that was made in a block of code, and still lives, is a leak.
+
+What a program keeps on purpose is bounded: parameters and what they are bound to, gradients, the
+state of optimisers, the caches of this package, what the variables of the running code stand for. A
+leak is what is held by somebody who is not looked at again, or by something that grows.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+from collections.abc import Sequence
+from types import FunctionType, GeneratorType, MethodType, TracebackType
+from typing import Any
+
+from bedplate.autograd.tape import Entry, Leaf
+from bedplate.inspect.census import Known
+from bedplate.inspect.frames import CONTAINERS, Variable, namespaces, running_variables, size_of
+from bedplate.inspect.holders import Way
+from bedplate.inspect.ways import way_text
+from bedplate.nn import Module
+from bedplate.optim.optimizer import Optimizer
+from bedplate.tensor import Tensor
+from bedplate.tensor.jit import Captured
+
+GROWING = 3  # from so many different moments the values of one line are something that grows
+TEST_RUNNER = ("_pytest", "pluggy")  # holds what a test left for its report, and lets go of it
+
+
+class Before:
+    """What there was when the block of code began. Nothing of it is kept alive.
+
+    top  the innermost frame of whoever asks
+    """
+
+    def __init__(self, top: Any) -> None:
+        self.tensors, self.optimisers, self.generators = Known(), Known(), Known()
+        for each in gc.get_objects():
+            kind = type(each)
+            if issubclass(kind, Tensor):
+                self.tensors.add(each)
+            elif issubclass(kind, Optimizer):
+                self.optimisers.add(each)
+            elif kind is GeneratorType:
+                self.generators.add(each)
+        self.threads = set(threading.enumerate())
+        self.names = {
+            (variable.frame, variable.name): (identity, variable.size)
+            for identity, variables in running_variables(top).items()
+            for variable in variables
+        }
+        self._note_namespaces(top)
+
+    def _note_namespaces(self, top: Any) -> None:
+        spaces = {id(frame_space) for frame_space, runs in _spaces(top) if runs}
+        for space, _ in _spaces(top):
+            whole = id(space) in spaces
+            for name, value in list(space.items()):
+                if whole or issubclass(type(value), (Tensor, *CONTAINERS)):
+                    self.names[id(space), name] = id(value), size_of(value)
+
+    def has(self, key: Any, value: Any) -> bool:
+        """Whether a name stood for this object already."""
+        return self.names.get(key, (0, 0))[0] == id(value)
+
+    def has_grown(self, key: Any, value: Any) -> bool:
+        """Whether a container that the name stood for has more in it now."""
+        return self.has(key, value) and size_of(value) > self.names[key][1]
+
+
+def _spaces(top: Any) -> list[tuple[dict[str, Any], bool]]:
+    """The namespaces of modules, and whether their own code runs on this thread."""
+    known = namespaces(top)
+    return [(space, known[id(space)][1]) for space in _dicts(known)]
+
+
+def _dicts(known: dict[int, Any]) -> list[Any]:
+    return [x for x in gc.get_objects() if type(x) is dict and id(x) in known]
+
+
+def grows(births: Sequence[int], first: int, last: int) -> bool:
+    """Whether values that still live come from many moments between `first` and `last`.
+
+    births  moments: steps, or runs of plans
+    A window (the last few batches) has only late ones, what is made once only early ones.
+    """
+    moments = set(births)
+    middle = (first + last) / 2
+    return len(moments) >= GROWING and min(moments) <= middle <= max(moments)
+
+
+def verdict(way: Way, before: Before, growing: bool) -> str:
+    """The holder in words if the way is one that leaks, else nothing.
+
+    growing  the values of this line come from many moments
+    """
+    held = way.objects
+    if any(type(x).__module__.partition(".")[0] in TEST_RUNNER for x in held):
+        return ""
+    if way.find(Captured) is not None:
+        leaks = growing  # or they are the captures of a warm-up
+    elif way.find((BaseException, TracebackType)) is not None or _has_hook(held):
+        leaks = True
+    elif (generator := way.find(GeneratorType)) is not None:
+        leaks = growing or generator not in before.generators
+    elif _is_bounded(held, before):
+        leaks = False
+    elif isinstance(way.root, Variable):
+        leaks = _of_variable(way, before, growing)
+    elif isinstance(way.root, str):
+        leaks = _of_module(way, before, growing)
+    else:
+        leaks = isinstance(way.root, type) and not _is_ours(way.root.__module__)
+    return way_text(way) if leaks else ""
+
+
+def _has_hook(held: list[Any]) -> bool:
+    """Whether a gradient hook is on the way."""
+    for number, holder in enumerate(held[:-2]):
+        if isinstance(holder, Entry | Leaf) and isinstance(held[number + 1], list):
+            return isinstance(held[number + 2], FunctionType | MethodType) or number + 2 < len(held)
+    return False
+
+
+def _is_bounded(held: list[Any], before: Before) -> bool:
+    """Whether a tensor that was there already has the value, a module or an optimiser."""
+    for holder, inner in itertools.pairwise(held):
+        if isinstance(holder, Tensor) and holder in before.tensors:
+            return inner is holder._node or inner is holder._grad
+        if isinstance(holder, Optimizer) and holder in before.optimisers:
+            return True
+        if isinstance(holder, Module):
+            tensors = {id(t) for _, t in (*holder.named_parameters(), *holder.named_buffers())}
+            if any(id(x) in tensors for x in held):
+                return True
+    return False
+
+
+def _of_variable(way: Way, before: Before, growing: bool) -> bool:
+    root, first = way.root, way.objects[0]
+    if root.thread is not None:
+        return growing or root.thread not in before.threads
+    return _of_name((root.frame, root.name), first, way, before, growing)
+
+
+def _of_module(way: Way, before: Before, growing: bool) -> bool:
+    space = way.objects[0]
+    if _is_ours(way.root) or len(way.objects) < 2:
+        return False
+    first = way.objects[1]
+    key = next((name for name, value in list(space.items()) if value is first), "?")
+    if _is_history(space, key, first):
+        return True
+    if way.runs:
+        return _of_name((id(space), key), first, way, before, growing)
+    name = id(space), key
+    if isinstance(first, Tensor):
+        replaced = name in before.names
+    else:  # a value of a table that was there already
+        replaced = before.has(name, first) and not before.has_grown(name, first)
+        replaced = replaced and len(way.objects) > 2 and isinstance(way.objects[2], Tensor)
+    return growing or not replaced
+
+
+def _of_name(key: Any, first: Any, way: Way, before: Before, growing: bool) -> bool:
+    """What the running code's own variable holds is a leak if it grows."""
+    if before.has_grown(key, first):
+        return True
+    graph = any(isinstance(x, Entry) for x in way.objects)
+    return growing and (before.has(key, first) or graph)
+
+
+def _is_history(space: Any, key: str, first: Any) -> bool:
+    history = space.get("_oh", space.get("Out"))
+    if not isinstance(history, dict):
+        return False
+    return first is history or any(value is first for value in list(history.values()))
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == "bedplate"

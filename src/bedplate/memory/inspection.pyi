@@ -1,0 +1,2 @@
+from bedplate.inspect.leaks import expect_no_leak as expect_no_leak
+from bedplate.inspect.leaks import leaks as leaks
