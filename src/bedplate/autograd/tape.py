@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from bedplate.errors import GradientError
@@ -123,11 +123,11 @@ class _Freed:
 _claiming = threading.Lock()
 
 
-def _claim(root: Any, retain: bool) -> dict[Any, int]:
-    """Every entry behind `root`, and how many consumers each has.
+def _claim(root: Any, retain: bool, ends: Container[Any]) -> dict[Any, int]:
+    """Every entry behind `root`, up to `ends`, and how many consumers each has.
 
-    Unless it is retained the graph belongs to the caller from here on: whoever comes next
-    finds it freed.
+    Unless it is retained the graph belongs to the caller from here on, but for the ends: whoever
+    comes next finds it freed.
     raises  GradientError if a part of it was freed, in which case nothing is claimed
     """
     waiting: dict[Any, int] = {root: 0}
@@ -135,6 +135,8 @@ def _claim(root: Any, retain: bool) -> dict[Any, int]:
     with _claiming:
         while stack:
             entry = stack.pop()
+            if entry in ends:
+                continue
             if isinstance(entry, Entry):
                 _check_usable(entry)
             for source in entry.sources:
@@ -147,7 +149,7 @@ def _claim(root: Any, retain: bool) -> dict[Any, int]:
                     stack.append(source)
         if not retain:
             for entry in waiting:
-                if isinstance(entry, Entry):
+                if isinstance(entry, Entry) and entry not in ends:
                     entry.session = FREED
     return waiting
 
@@ -171,6 +173,7 @@ def walk(
     retain: bool = False,
     create: bool = False,
     keep_all: bool = False,
+    ends: Container[Any] = (),
 ) -> dict[Any, Any]:
     """The gradient of each leaf behind `root`, as tensors: {Leaf: gradient}.
 
@@ -179,12 +182,13 @@ def walk(
     retain    keep the graph for another walk
     create    the gradients can be differentiated again
     keep_all  the result has the gradient of every entry, not only of leaves
+    ends      entries and leaves that the walk does not enter: it gives their gradients as they come
     raises    GradientError for a freed graph, an op without gradient, or a gradient function
               that breaks its promise
     cost      linear in entries; no recursion
     """
     state = LOCAL.state
-    waiting = _claim(root, retain)
+    waiting = _claim(root, retain, ends)
     grads: dict[Any, Any] = {root: seed if create else seed._node}
     done: dict[Any, Any] = {}
     ready = [root]
@@ -193,6 +197,10 @@ def walk(
         while ready:
             entry = ready.pop()
             grad = grads.pop(entry, None)
+            if entry in ends:
+                if grad is not None:
+                    done[entry] = grad
+                continue
             if grad is not None:
                 if entry.hooks:
                     grad = _with_hooks(entry, grad, wrap, create)
@@ -208,7 +216,7 @@ def walk(
                 entry.release()
     except BaseException:
         if not retain:  # what was claimed is nobody's any more
-            _release_all(waiting)
+            _release_all(entry for entry in waiting if entry not in ends)
         raise
     finally:
         state.recording = before

@@ -60,6 +60,9 @@ def train(
         bool, typer.Option("--overwrite", help="Start anew where --out holds a run.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of weights and of the order of the text.")] = 0,
+    rematerialise: Annotated[
+        bool, typer.Option("--rematerialise", help="Take less memory and more time.")
+    ] = False,
     sample: Annotated[
         str | None, typer.Option(help="Generate from this prompt when training is done.")
     ] = None,
@@ -67,6 +70,7 @@ def train(
     settings = TrainSettings(
         data=data, preset=preset, config=config, tokenizer=tokenizer,
         steps=steps, minutes=minutes, out=out, resume=resume, overwrite=overwrite, seed=seed,
+        rematerialise=rematerialise,
     )  # fmt: skip
     with Display(Console(stderr=True)) as display:
         result = train_model(settings, on_progress=display.show)

@@ -70,16 +70,18 @@ class ThreadState:
     recording   gradients are recorded
     session     the tape's mark on what it records; see autograd/tape.py
     watcher     who watches this thread's tensors, or None
+    repeating   what is computed was computed before: state that counts calls stays as it is
     cuts        how often a tracked value has left the graph: read, detached, or
                 computed with recording off
     """
 
-    __slots__ = ("cuts", "leaf_bytes", "nodes", "recording", "session", "watcher")
+    __slots__ = ("cuts", "leaf_bytes", "nodes", "recording", "repeating", "session", "watcher")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.leaf_bytes = 0
         self.recording = True
+        self.repeating = False
         self.session: Any = None
         self.watcher: Watcher | None = None
         self.cuts = 0

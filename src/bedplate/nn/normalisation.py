@@ -10,6 +10,7 @@ from typing import Any
 
 from bedplate.dtypes import DType, float32, int64
 from bedplate.errors import ShapeError
+from bedplate.graph.pending import LOCAL
 from bedplate.nn import functional
 from bedplate.nn.module import Module
 from bedplate.nn.parameter import Parameter
@@ -145,7 +146,8 @@ class _Running(Module):
         if self.num_batches_tracked is None:
             return 0.0 if self.momentum is None else self.momentum
         with no_grad():
-            self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+            if not LOCAL.state.repeating:
+                self.num_batches_tracked.assign(self.num_batches_tracked + 1)
             if self.momentum is None:
                 return 1 / self.num_batches_tracked.astype(float32)
         return self.momentum

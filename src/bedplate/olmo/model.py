@@ -33,7 +33,7 @@ from bedplate.olmo.cache import Cache, LayerCache
 from bedplate.olmo.config import Config
 from bedplate.olmo.ids import as_ids
 from bedplate.olmo.rope import rope_tables
-from bedplate.tensor import Tensor, no_grad, tensor, zeros
+from bedplate.tensor import Tensor, no_grad, rematerialise, tensor, zeros
 
 Tables = tuple[Tensor, Tensor]  # cosines and sines, each (T, d / 2)
 Initialiser = Callable[[tuple[int, ...], DType], Tensor]
@@ -119,10 +119,13 @@ class Decoder(Module):
         )
         self.norm = RMSNorm(config.d_model, config.rms_norm_eps, dtype=dtype)
 
-    def forward(self, ids: Tensor, tables: list[Tables], caches: list[Any]) -> Tensor:
+    def forward(
+        self, ids: Tensor, tables: list[Tables], caches: list[Any], again: bool = False
+    ) -> Tensor:
+        """again: the layers are rematerialised."""
         x = self.embed_tokens(ids)  # (B, T, D)
         for layer, layer_tables, cache in zip(self.layers, tables, caches, strict=True):
-            x = layer(x, layer_tables, cache)
+            x = (rematerialise(layer) if again else layer)(x, layer_tables, cache)
         return self.norm(x)
 
 
@@ -132,11 +135,15 @@ class Olmo3(Module):
     config     sizes and switches
     dtype      of the parameters; float32 unless given
     init       (shape, dtype) -> weight matrix; normal with the config's spread unless given
+    rematerialise  an attribute, off at first: keep only what enters each layer for the gradient,
+               and compute the rest again
     ids        (B, T) integers, or (T,) for a batch of one -> logits (B, T, vocab_size)
     >>> sizes = {"vocab_size": 64, "d_model": 32, "n_heads": 2, "intermediate_size": 48}
     >>> Olmo3(Config(n_layers=2, **sizes))(np.zeros((1, 5), np.int64)).shape
     (1, 5, 64)
     """
+
+    rematerialise = False
 
     def __init__(
         self, config: Config, dtype: Any = float32, init: Initialiser | None = None
@@ -176,7 +183,7 @@ class Olmo3(Module):
         caches = [None] * self.config.n_layers if cache is None else cache.layers
         if cache is not None:
             cache.begin(ids.shape[1])
-        x = self.model(ids, tables, caches)
+        x = self.model(ids, tables, caches, self.rematerialise)
         if cache is not None:
             cache.end(ids.shape[1])
         return x

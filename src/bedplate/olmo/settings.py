@@ -28,6 +28,8 @@ class TrainSettings:
                 to give others is an error
     overwrite   start anew where `out` holds a run
     seed        of the weights and of the order of the text
+    rematerialise  compute what the gradients need again in place of keeping it: less memory,
+                more time, the same numbers
     raises      SettingError for what makes no sense
     """
 
@@ -41,6 +43,7 @@ class TrainSettings:
     resume: bool = False
     overwrite: bool = False
     seed: int = 0
+    rematerialise: bool = False
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:

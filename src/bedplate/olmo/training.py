@@ -122,6 +122,7 @@ class Trainer:
         )
         manual_seed(self.origin["seed"])
         self.model = Olmo3(self.config)
+        self.model.rematerialise = settings.rematerialise
         for parameter in self.model.parameters():
             parameter.realise()
         self.optimizer = SkipStepAdamW(

@@ -29,6 +29,7 @@ import bedplate.ops.pointwise.floats
 import bedplate.ops.pooling.adaptive
 import bedplate.ops.random.draws
 import bedplate.ops.scan.extremes
+import bedplate.ops.shape.after
 import bedplate.ops.shape.rearrange
 import bedplate.ops.sorting.counting
 import bedplate.ops.sorting.order_statistics

@@ -41,6 +41,7 @@ from bedplate.tensor.functions import *
 from bedplate.tensor.jit import jit
 from bedplate.tensor.primitives import TensorOps
 from bedplate.tensor.random import Generator, manual_seed
+from bedplate.tensor.rematerialise import rematerialise
 from bedplate.tensor.standard import (
     __array_api_version__,
     __array_namespace_info__,
@@ -92,6 +93,7 @@ __all__ = [
     "ones",
     "pi",
     "random",
+    "rematerialise",
     "result_type",
     "save",
     "synchronize",

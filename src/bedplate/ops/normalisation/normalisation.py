@@ -14,6 +14,7 @@ import numpy as np
 
 from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Shape
+from bedplate.graph.pending import LOCAL
 from bedplate.ops.build import Value, as_float, as_type, number, several, without_gradient
 from bedplate.ops.linalg.norms import vector_norm
 from bedplate.ops.normalisation import norms
@@ -61,7 +62,7 @@ def _require_several(op: str, x: Value, axes: Shape) -> int:
 
 def _update(running: Value | None, found: Value, momentum: Any) -> None:
     """running = (1 - momentum) running + momentum found, in the dtype of `running`."""
-    if running is None:
+    if running is None or LOCAL.state.repeating:
         return
     old = wide(running)
     running.assign(add(multiply(old, subtract(number(old, 1.0), momentum)), multiply(

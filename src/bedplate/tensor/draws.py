@@ -1,0 +1,81 @@
+"""draws: the states of generators that a function drew from, so that it can draw the same again.
+
+A function that is rematerialised runs twice and must see the same random numbers both times. The
+first time each draw's state is written down, whatever generator it comes from; the second time
+the states come from there, and no generator moves on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bedplate.errors import GradientError
+from bedplate.graph.pending import LOCAL
+
+
+class Draws:
+    """The states of the draws of one function, in order.
+
+    outer  those of the function around it, where the states of this one are written down too
+    """
+
+    def __init__(self) -> None:
+        self.outer: Draws | None = None
+        self._states: list[Any] = []
+        self._next: int | None = None  # while they are drawn again: which
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """The draws of this thread are written down in the block."""
+        self.outer = _HERE.draws
+        yield from self._current()
+
+    @contextmanager
+    def repeated(self) -> Iterator[None]:
+        """The draws of this thread are those that were written down, from the first on."""
+        self._next = 0
+        state = LOCAL.state
+        before, state.repeating = state.repeating, True
+        try:
+            yield from self._current()
+        finally:
+            state.repeating = before
+
+    def _current(self) -> Iterator[None]:
+        before, _HERE.draws = _HERE.draws, self
+        try:
+            yield
+        finally:
+            _HERE.draws = before
+            self._next = self.outer = None
+
+    def state(self, advance: Callable[[], Any]) -> Any:
+        """The state of the next draw."""
+        if self._next is not None:
+            if self._next == len(self._states):
+                raise GradientError(
+                    "rematerialise: the function draws more random numbers the second time than "
+                    f"the first ({len(self._states)})\n"
+                    "  it must do the same each time it is called"
+                )
+            self._next += 1
+            return self._states[self._next - 1]
+        state = advance() if self.outer is None else self.outer.state(advance)
+        self._states.append(state)
+        return state
+
+
+class _Here(threading.local):
+    draws: Draws | None = None
+
+
+_HERE = _Here()
+
+
+def drawn(advance: Callable[[], Any]) -> Any:
+    """The state of the next draw of this thread: by default what `advance` of a generator gives."""
+    draws = _HERE.draws
+    return advance() if draws is None else draws.state(advance)
