@@ -27,8 +27,7 @@ from bedplate.memory import Block, line_of, observe_blocks, readable
 from bedplate.observer import hooks
 from bedplate.tensor import synchronize
 
-SEARCH_SECONDS = 5.0  # for the holders of all leaks together
-MAX_LINES = 10  # the lines with most bytes whose holders are looked for
+SEARCH_SECONDS = 5.0  # for the holders of all leaks together, the most bytes first
 LOOKED_AT = 4  # values of a line whose holders are looked for: they may be different ones
 WARM_UP = 2  # steps in which caches fill: a captured step is replayed from its third call on
 
@@ -213,7 +212,7 @@ def _growing(watched: _Steps, census: Census, first: int, search: Search) -> lis
     search.leave_out(*census.tensors.values(), lines, found, *lines.values())
     for line, blocks in _largest(found):
         blocks.sort(key=watched.step_of)
-        holder = way_text(search.way_to(blocks[-1]))
+        holder = "not looked for" if search.is_late else way_text(search.way_to(blocks[-1]))
         births = tuple(watched.step_of(b) for b in blocks)
         site = census.site(blocks[-1])
         leaked.append(Leaked(line, len(blocks), _bytes(blocks), holder, births, site))
@@ -234,7 +233,7 @@ def _of_cycles(watched: _Steps, first: int) -> list[Leaked]:
 
 
 def _largest(lines: dict[str, list[Block]]) -> list[tuple[str, list[Block]]]:
-    return sorted(lines.items(), key=lambda entry: -_bytes(entry[1]))[:MAX_LINES]
+    return sorted(lines.items(), key=lambda entry: -_bytes(entry[1]))
 
 
 def _bytes(blocks: list[Block]) -> int:
@@ -330,6 +329,8 @@ class Watch:
         for line, blocks in _largest(lines):
             blocks.sort(key=lambda block: of[id(block)])
             growing = grows([of[id(block)] for block in blocks], 0, runs)
+            if search.is_late:
+                break
             chosen = _some(blocks)
             search.leave_out(chosen)
             for block in chosen:
