@@ -50,8 +50,9 @@ def attention(
     n_queries, n_keys = q.shape[2], k.shape[2]
     mask = None
     if causal or window is not None:
-        queries = arange(n_queries).reshape((n_queries, 1)) + (n_keys - n_queries)
-        distance = queries - arange(n_keys).reshape((1, n_keys))  # (T, S)
+        place = q.device
+        queries = arange(n_queries, device=place).reshape((n_queries, 1)) + (n_keys - n_queries)
+        distance = queries - arange(n_keys, device=place).reshape((1, n_keys))  # (T, S)
         mask = distance >= 0
         if window is not None:
             mask = mask & (distance < window)

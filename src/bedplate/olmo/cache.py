@@ -62,7 +62,7 @@ class LayerCache:
             self._keep(k, v, np.arange(k.shape[2]))
             return y
         positions = self._positions()  # of the slots in use, in order of position
-        slots = tensor(positions % self.n_slots)
+        slots = tensor(positions % self.n_slots, device=k.device)
         k = concat([take(self.keys, slots, axis=2), k], axis=2)  # (B, K, S + T, d)
         v = concat([take(self.values, slots, axis=2), v], axis=2)
         queries = np.arange(self.length, self.length + q.shape[2])
@@ -82,7 +82,7 @@ class LayerCache:
         source = np.zeros(n_slots, np.int64)  # a slot not yet in use may hold anything finite
         kept = positions[-n_slots:]
         source[kept % n_slots] = np.arange(len(positions))[-n_slots:]
-        index = tensor(source)
+        index = tensor(source, device=k.device)
         self.keys, self.values = take(k, index, axis=2), take(v, index, axis=2)
 
     def _bounded(self, n_slots: int) -> int:
@@ -93,7 +93,8 @@ class LayerCache:
         more = self._bounded(grown(self.length + 1)) - self.n_slots
         if self.keys is not None and self.length == self.n_slots and more > 0:
             batch, heads, _, size = self.keys.shape
-            fresh = zeros((batch, heads, more, size), dtype=self.keys.dtype)
+            dtype, place = self.keys.dtype, self.keys.device
+            fresh = zeros((batch, heads, more, size), dtype=dtype, device=place)
             self.keys = concat([self.keys, fresh], axis=2)
             self.values = concat([self.values, fresh], axis=2)
 

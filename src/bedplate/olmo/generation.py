@@ -198,8 +198,9 @@ class _Decoder:
                 layer.reserve()
             slots = [t for layer in cache.layers for t in (layer.keys, layer.values)]
             tables = [table for kind in sorted(self._kinds) for table in self._kinds[kind]]
-            position = tensor(np.array(cache.length))
-            logits = self._step(tensor(chosen[:, None]), position, *tables, *slots)
+            place = self._model.device
+            position = tensor(np.array(cache.length), device=place)
+            logits = self._step(tensor(chosen[:, None], device=place), position, *tables, *slots)
             cache.end(1)
             self.logits = logits.numpy()
 

@@ -10,12 +10,15 @@ from bedplate.errors import DTypeError, ShapeError
 from bedplate.tensor import Tensor, tensor
 
 
-def as_ids(ids: Any) -> Tensor:
-    """Token ids as a tensor (B, T); a single row becomes a batch of one.
+def as_ids(ids: Any, device: Any = None) -> Tensor:
+    """Token ids as a tensor (B, T) on a device; a single row becomes a batch of one.
 
     raises  DTypeError for what is no integers, ShapeError for rows of several lengths
     """
-    ids = ids if isinstance(ids, Tensor) else tensor(id_array(ids))
+    if not isinstance(ids, Tensor):
+        ids = tensor(id_array(ids), device=device)
+    elif device is not None:
+        ids = ids.to(device)
     return ids.reshape((1, -1)) if ids.ndim == 1 else ids
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bedplate.devices import Device
 from bedplate.dtypes import DType, as_dtype, float32, float64
 from bedplate.errors import SettingError
 from bedplate.nn import (
@@ -155,12 +156,17 @@ class Olmo3(Module):
         self.lm_head = Linear(config.d_model, config.vocab_size, False, dtype, init)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
-        self._tables: dict[tuple[int, int, DType], dict[str, Tables]] = {}
+        self._tables: dict[tuple[int, int, DType, Device], dict[str, Tables]] = {}
 
     @property
     def dtype(self) -> DType:
         """Of the embedding, hence of the hidden states."""
         return self.model.embed_tokens.weight.dtype
+
+    @property
+    def device(self) -> Device:
+        """Where the embedding is, hence all the rest."""
+        return self.model.embed_tokens.weight.device
 
     def named_parameters(
         self, prefix: str = "", remove_duplicate: bool = True
@@ -176,7 +182,7 @@ class Olmo3(Module):
 
         returns  (B, T, d_model)
         """
-        ids = as_ids(ids)
+        ids = as_ids(ids, self.device)
         start = 0 if cache is None else cache.length
         kinds = self.tables(start, start + ids.shape[1])
         tables = [kinds[kind] for kind in self.config.layer_types]
@@ -191,12 +197,15 @@ class Olmo3(Module):
     def tables(self, start: int, stop: int) -> dict[str, Tables]:
         """Cosines and sines by layer type, for positions `start` to `stop`; kept for reuse."""
         dtype = float64 if self.dtype is float64 else float32
-        key = start, stop, dtype
+        place = self.device
+        key = start, stop, dtype, place
         if key not in self._tables:
             if len(self._tables) >= KEPT_TABLES:
                 self._tables.pop(next(iter(self._tables)))
             self._tables[key] = {
-                kind: _tensors(rope_tables(rope, self.config.head_dim, start, stop, dtype.numpy))
+                kind: _tensors(
+                    rope_tables(rope, self.config.head_dim, start, stop, dtype.numpy), place
+                )
                 for kind, rope in self.config.rope.items()
             }
         return self._tables[key]
@@ -210,7 +219,8 @@ class Olmo3(Module):
         """
         logits = self(ids)  # (B, T, V)
         flat = logits.reshape((-1, self.config.vocab_size))  # (B T, V)
-        return functional.cross_entropy(flat, as_ids(targets).reshape((-1,)), z_loss=z_loss)
+        wanted = as_ids(targets, self.device).reshape((-1,))
+        return functional.cross_entropy(flat, wanted, z_loss=z_loss)
 
     def quantise(self, kind: str = "int8") -> Olmo3:
         """Round the matrices of all layers and of the output, in place; returns the model.
@@ -290,6 +300,6 @@ def uninitialised(shape: tuple[int, ...], dtype: DType) -> Tensor:
     return zeros(shape, dtype=dtype)
 
 
-def _tensors(arrays: tuple[np.ndarray, np.ndarray]) -> Tables:
+def _tensors(arrays: tuple[np.ndarray, np.ndarray], device: Device) -> Tables:
     with no_grad():
-        return tensor(arrays[0]), tensor(arrays[1])
+        return tensor(arrays[0], device), tensor(arrays[1], device)

@@ -142,6 +142,7 @@ class SkipStepAdamW(AdamW):
         if loss is None or grad_norm is None:
             raise SettingError("SkipStepAdamW: step needs the step's loss and grad_norm")
         with no_grad():
+            self._follow()
             taken = self._judge(loss.detach().astype(float64), grad_norm.detach().astype(float64))
             before = self.step_count.detach()
             shared = {**self._begin(), "taken": taken}
@@ -153,17 +154,19 @@ class SkipStepAdamW(AdamW):
         finite = isfinite(loss) & isfinite(grad_norm)
         usual = self._is_usual(loss, self.losses) & self._is_usual(grad_norm, self.grad_norms)
         taken = finite & usual
-        place = arange(self.window, dtype=float64) == self.n_seen % float(self.window)
-        place = place & finite
+        place = (self._places() == self.n_seen % float(self.window)) & finite
         self.losses.assign(where(place, loss, self.losses))
         self.grad_norms.assign(where(place, grad_norm, self.grad_norms))
         self.n_seen.assign(self.n_seen + finite.astype(float64))
         self.n_skipped.assign(self.n_skipped + 1.0 - taken.astype(float64))
         return taken
 
+    def _places(self) -> Tensor:
+        return arange(self.window, dtype=float64, device=self.n_seen.device)
+
     def _is_usual(self, value: Tensor, history: Tensor) -> Tensor:
         """Whether a value is no more than `sigma` spreads above the mean of the history."""
-        filled = arange(self.window, dtype=float64) < self.n_seen
+        filled = self._places() < self.n_seen
         count = self.n_seen.clip(2.0, float(self.window))
         mean = where(filled, history, 0.0).sum() / count
         spread = where(filled, (history - mean) ** 2, 0.0).sum() / (count - 1.0)

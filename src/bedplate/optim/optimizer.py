@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from bedplate.dtypes import float32, float64, real_dtype
-from bedplate.errors import CheckpointError, SettingError
+from bedplate.errors import CheckpointError, DeviceError, SettingError
 from bedplate.graph.pending import thread_state
 from bedplate.tensor import Tensor, no_grad, synchronize, tensor, zeros
 from bedplate.tensor.functions import as_complex, as_real
@@ -71,6 +71,7 @@ class Optimizer:
         self._adopted: set[int] = set()  # of the parameters that are in a group
         self.state: list[dict[str, Tensor]] = []  # by position over all groups
         self.step_count = tensor(0.0, dtype=float64)
+        self._placed = 0  # parameters whose state is known to be where they are
         given = list(params)
         if not given:
             raise SettingError("optimizer: got no parameters\n  give it model.parameters()")
@@ -113,7 +114,8 @@ class Optimizer:
         shape = as_floats(parameter.detach()).shape
         dtype = float32 if narrow else real_dtype(parameter.dtype)
         # memory of its own from the start, so that the first step is like all others
-        state = {n: zeros(shape, dtype=dtype).realise() for n in self.state_names}
+        place = parameter.device
+        state = {n: zeros(shape, dtype=dtype, device=place).realise() for n in self.state_names}
         if narrow:
             # small steps would vanish in the rounding of bfloat16 and float16
             state["master"] = parameter.detach().astype(float32)
@@ -139,8 +141,28 @@ class Optimizer:
             # at once: every step has the same plan then, and what is pending stays bounded
             synchronize()
 
+    def _follow(self) -> None:
+        """Move the state to the device of the parameters, if they were moved since the last step.
+
+        raises  DeviceError if they are on several devices
+        """
+        device = self.param_groups[0]["params"][0].device
+        if self.step_count.device is device and self._placed == len(self.state):
+            return
+        for name, (_, parameter, _) in zip(self.names, self._parameters(), strict=True):
+            if parameter.device != device:
+                raise DeviceError(
+                    f"optimizer: {self.names[0]} is on {device}, {name} on {parameter.device}\n"
+                    "  move the model to one device, or make an optimiser for each"
+                )
+        for own in self._own_tensors().values():
+            if own.device is not device:
+                own._rebind(own.detach().to(device)._node)
+        self._placed = len(self.state)
+
     def _begin(self) -> dict[str, Tensor]:
         """What is done once a step; gives what all parameters' updates share, by name."""
+        self._follow()
         self.step_count.assign(self.step_count + 1.0)
         return {}
 

@@ -37,7 +37,7 @@ class Assignment:
     def assign(self: Self, value: Any) -> Self:
         """Bind this tensor to the value of another of its shape; returns the tensor itself.
 
-        value   a tensor, array or number, converted to this dtype
+        value   a tensor, array or number, moved to this device and converted to this dtype
         raises  ShapeError; DTypeError; GradientError for a leaf that requires a gradient,
                 outside no_grad
         >>> import bedplate as bp
@@ -45,7 +45,10 @@ class Assignment:
         [1.0, 1.0]
         """
         self._check_rebind("assign")
-        return self._replace(self._lift(value), "assign")
+        value = self._lift(value)
+        if value._node.device is not self._node.device:
+            value = value.to(self._node.device)
+        return self._replace(value, "assign")
 
     def zero_(self: Self) -> Self:
         """Bind this tensor to zeros; returns the tensor itself."""
