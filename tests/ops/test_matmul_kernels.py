@@ -227,10 +227,13 @@ def test_depth_zero_gives_zeros(shape, name):
     assert not product(a, b).astype(np.float32).any()
 
 
-@pytest.mark.parametrize("shape", [(5, 70, 300), (40, 70, 33), (230, 400, 240)], ids=str)
-def test_same_bits_for_any_number_of_threads(shape):
+@pytest.mark.parametrize(
+    "shape", [(5, 70, 300), (40, 70, 33), (230, 400, 240), (950, 40, 700)], ids=str
+)
+@pytest.mark.parametrize("a_layout", ["rows", "columns"])
+def test_same_bits_for_any_number_of_threads(shape, a_layout):
     rows, depth, columns = shape
-    a, b = numbers(13, rows, depth), numbers(14, depth, columns)
+    a, b = LAYOUTS[a_layout](numbers(13, rows, depth)), numbers(14, depth, columns)
     outs = []
     for threads in (1, 2, 5):
         with config(num_threads=threads):
@@ -369,7 +372,8 @@ def test_the_cut_fits_the_registers():
 PATHS = {
     "skinny": {},
     "direct": {"MAX_ROWS": 0},
-    "packed": {"MAX_ROWS": 0, "SMALL": 0, "PANELS": 0, "CLOSE_BYTES": 0, "CLASH_BYTES": 1},
+    "packed": dict.fromkeys(("MAX_ROWS", "SMALL", "PANELS", "CLOSE_BYTES"), 0)
+    | {"CLASH_BYTES": 1, "OWN_TILES": 1},
 }
 
 
