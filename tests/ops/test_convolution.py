@@ -175,36 +175,41 @@ def test_transposed_undoes_the_sizes() -> None:
     np.testing.assert_allclose(y.numpy()[:, :, :9, :17], part.numpy() + 1, atol=1e-12)
 
 
-@pytest.mark.parametrize("place", [(0, 0), (1, 2), (2, 1)])
+@pytest.mark.parametrize("path", PATHS, ids=str)
 @pytest.mark.parametrize("value", [math.inf, math.nan])
-def test_zeros_around_are_multiplied_like_all_else(place: Any, value: float) -> None:
-    """An infinite weight that meets padding is NaN in the kernels as in the reference."""
-    w = floats(1, 3, 2, 3, 3)
-    w[(1, 0, *place)] = value
-    x, g = floats(0, 1, 2, 7, 8), floats(2, 1, 3, 4, 4)
-    h = g.copy()
-    h[0, 1, 1, 2] = value
+def test_what_lies_outside_is_left_out(path: Any, value: float) -> None:
+    """An infinite weight, input or gradient meets no zeros around, in kernels as in the reference.
+
+    Each row of the batch has its own place for the value, at a corner, at a border, inside.
+    """
+    channels, groups, out, height, width, k, stride, padding, dilation = path
     attributes = {
-        "stride": (2, 2), "padding": ((1, 2), (1, 1)), "dilation": (1, 1), "groups": 1,
+        "stride": (stride,) * 2, "padding": ((padding, padding),) * 2,
+        "dilation": (dilation,) * 2, "groups": groups,
     }  # fmt: skip
-    more = {**attributes, "space": (7, 8)}, {**attributes, "window": (3, 3)}
-    found = []
-    for device in ("cpu", "reference"):
-        a, b, c, d = (bp.Tensor(v, device) for v in (x, w, g, h))
-        calls = ((CONVOLUTION, (a, b), attributes), (CONVOLUTION_BY_INPUT, (c, b), more[0]),
-                 (CONVOLUTION_BY_WEIGHT, (a, d), more[1]))  # fmt: skip
-        found.append([apply(*call).numpy() for call in calls])
-    for kernel, reference in zip(*found, strict=True):
-        assert not np.isfinite(reference).all()
-        np.testing.assert_allclose(kernel, reference, rtol=1e-12)
+    x, w = floats(1, 3, channels, height, width), floats(2, out, channels // groups, k, k)
+    g = floats(3, *apply(CONVOLUTION, (bp.tensor(x), bp.tensor(w)), attributes).shape)
+    more = {**attributes, "space": (height, width)}, {**attributes, "window": (k, k)}
+    for n, place in enumerate(((0, 0), (-1, 0), (-1, -1))):
+        v, h, y = w.copy(), g.copy(), x.copy()
+        v[(n % out, 0, *place)] = h[(n, 0, *place)] = y[(n, 0, *place)] = value
+        for op, inputs, given in (
+            (CONVOLUTION, (x, v), attributes), (CONVOLUTION_BY_INPUT, (g, v), more[0]),
+            (CONVOLUTION_BY_WEIGHT, (x, h), more[1]), (CONVOLUTION_BY_WEIGHT, (y, g), more[1]),
+        ):  # fmt: skip
+            kernel, reference = (
+                apply(op, tuple(bp.Tensor(each, device) for each in inputs), given).numpy()
+                for device in ("cpu", "reference")
+            )
+            np.testing.assert_allclose(kernel, reference, rtol=1e-9, atol=1e-9)
 
 
-def test_an_infinite_weight_is_nan_at_the_border(device: Any) -> None:
-    x = bp.Tensor(np.ones((1, 1, 3, 3)), device)
-    w = bp.Tensor(np.full((1, 1, 3, 3), math.inf), device)
-    for function in (bp.conv2d, bp.conv_transpose2d):
-        y = function(x, w, padding=1).numpy()[0, 0]
-        assert y[1, 1] == math.inf and np.isnan(y).sum() == 8
+def test_an_infinite_weight_is_infinity_at_the_border(device: Any) -> None:
+    for channels in (1, 32):
+        x = bp.Tensor(np.ones((1, channels, 3, 3)), device)
+        w = bp.Tensor(np.full((channels, channels, 3, 3), math.inf), device)
+        for function in (bp.conv2d, bp.conv_transpose2d):
+            assert (function(x, w, padding=1).numpy() == math.inf).all()
 
 
 def test_without_a_batch() -> None:

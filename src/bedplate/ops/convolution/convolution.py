@@ -150,8 +150,9 @@ def conv2d(
               see the channels of x from g C / groups on
     bias      (out,), or None
     stride    how far the window moves; like the next two, one number or one an axis
-    padding   zeros on both sides (0 inf is NaN); "valid" is 0, "same" keeps the sizes (of an odd
-              number the greater half comes last) and needs a stride of 1
+    padding   how far the window reaches over both sides, where it adds nothing; "valid" is 0,
+              "same" keeps the sizes (of an odd number the greater half comes last) and needs a
+              stride of 1
     dilation  the distance between neighbours in the window
     groups    how many parts of the channels are convolved on their own; C: depthwise
     returns   (N, out, H', W'), size = (size + 2 padding - dilation (K - 1) - 1) // stride + 1;

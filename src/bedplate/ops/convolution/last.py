@@ -1,7 +1,7 @@
 """How a convolution with enough output channels is computed: channels side by side.
 
-A copy of the input with its channels innermost and zeros around it, the weights as vectors over
-output channels, and the tiles of last_tiles.py. Which convolutions these are: `pays`.
+The input with its channels innermost, the weights as vectors over output channels, and the tiles of
+last_tiles.py. Which convolutions these are: `pays`.
 """
 
 from __future__ import annotations
@@ -14,24 +14,29 @@ from bedplate.config import config
 from bedplate.devices.cpu.caches import cache_bytes
 from bedplate.devices.cpu.workers import n_workers
 from bedplate.kernel import Type, from_dtype, host
-from bedplate.ops.convolution.last_pack import (
-    LEAST_TAPS,
-    last_grid_kernel,
-    last_weight_kernel,
-    last_weight_rows_kernel,
+from bedplate.ops.convolution.last_pack import GRID_WORDS, grid_cuts, last_grid_kernel
+from bedplate.ops.convolution.last_tiles import (
+    TILES,
+    WORDS,
+    LastForm,
+    last_tile_kernel,
+    last_tile_shape,
 )
-from bedplate.ops.convolution.last_tiles import TILES, LastTile, last_tile_kernel, last_tile_shape
 from bedplate.ops.convolution.last_weight import (
-    WeightTile,
+    SEGMENT_WORDS,
+    UNPACK_WORDS,
     chunk_lines,
     last_by_weight_kernel,
     unpack_kernel,
     weight_tile_rows,
 )
+from bedplate.ops.convolution.last_weight import WORDS as BY_WEIGHT_WORDS
+from bedplate.ops.convolution.last_weights import pack_weights
+from bedplate.ops.convolution.reach import Tiling, Triple, WindowSum, tiling
+from bedplate.ops.convolution.tile import Tile
 from bedplate.ops.convolution.windows import lifted
 from bedplate.ops.matmul.tiles import accumulator
 
-Triple = tuple[int, ...]
 ITEMS_PER_WORKER = 32
 # each item reads all gradients of its output channels
 WEIGHT_ITEMS_PER_WORKER = 8
@@ -51,21 +56,17 @@ def pays(channels: int, depth: int, accumulate: Type) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LastGrid:
-    """An input with its channels innermost, `room` elements for those of a cell."""
+    """An input with its channels innermost.
 
+    start    a word: its first element
+    sizes    along z, y, x; steps: how far apart images, planes, lines and cells are
+    """
+
+    start: Any
     buffer: Any
-    cells: Triple
-    room: int
-
-    @property
-    def steps(self) -> Triple:
-        """How far apart images, planes, lines and cells are."""
-        _, y, x = self.cells
-        return math.prod(self.cells) * self.room, y * x * self.room, x * self.room, self.room
-
-    def distance(self, place: Triple) -> int:
-        """How far from an image's first cell the cell `place` is."""
-        return sum(i * step for i, step in zip(place, self.steps[1:], strict=True))
+    sizes: Triple
+    steps: Triple
+    nbytes: float
 
 
 def room_for(channels: int, itemsize: int) -> int:
@@ -78,161 +79,188 @@ def room_for(channels: int, itemsize: int) -> int:
     return channels + (64 // itemsize if nbytes % 1024 == 0 else 0)
 
 
-def shared_pack(builder: Any, x: Any, before: Triple, cells: Triple) -> LastGrid:
+def shared_pack(builder: Any, x: Any) -> LastGrid:
     """The grid of x, made once for all that ask for it: both gradients need that of the output."""
-    key = "convolution_last_grid", x.buffer, x.offset, x.shape, x.strides, before, cells
+    key = "convolution_last_grid", x.buffer, x.offset, x.shape, x.strides
     if key not in builder.shared:
-        builder.shared[key] = pack_last(builder, x, before, cells)
+        builder.shared[key] = pack_last(builder, x)
     return builder.shared[key]
 
 
-def pack_last(builder: Any, x: Any, before: Triple, cells: Triple) -> LastGrid:
-    """Enter the launch that makes the grid of x."""
+def pack_last(builder: Any, x: Any) -> LastGrid:
+    """The grid of x: x itself if it lies so, or the launch that makes a copy."""
     accumulate = accumulator(x.dtype)
     images, channels = x.shape[:2]
+    sizes, strides = lifted(x.shape[2:], 1), lifted(x.strides[2:], 0)
+    if x.strides[1] == 1 and from_dtype(x.dtype) is accumulate:
+        nbytes = float(x.size * x.dtype.itemsize)
+        return LastGrid(x, x.buffer, sizes, (x.strides[0], *strides), nbytes)
     room = room_for(channels, accumulate.itemsize)
-    # a tile's last rows may reach past the last cell
-    slack = 64
-    nbytes = (images * math.prod(cells) * room + slack) * accumulate.itemsize
-    buffer = builder.temp(nbytes)
-    words = [
-        x, buffer, channels, room, *x.strides[:2], *lifted(x.strides[2:], 0),
-        *lifted(x.shape[2:], 1), *cells, *before,
-    ]  # fmt: skip
-    builder.launch(
-        last_grid_kernel(from_dtype(x.dtype), accumulate), words, images * cells[0] * cells[1],
-        reads=[x.buffer], writes=[buffer], nbytes=float(x.size * x.dtype.itemsize + nbytes),
-        name="convolution_last_grid",
+    count = math.prod(sizes)
+    buffer = builder.temp(images * count * room * accumulate.itemsize)
+    lines, places, step = _lines(sizes, strides)
+    cuts = grid_cuts(places, images * math.prod(lines))
+    words = GRID_WORDS.values(
+        source=x, to=buffer, channels=channels, room=room, stride_n=x.strides[0],
+        stride_c=x.strides[1], stride_z=strides[0], stride_y=strides[1], stride_x=step,
+        size_z=lines[0], size_y=lines[1], size_x=places, cuts=cuts,
     )  # fmt: skip
-    return LastGrid(buffer, cells, room)
-
-
-def _segments(
-    grid: LastGrid, taps: list[tuple[Triple, Triple]], channels: int, merge: bool = True
-) -> tuple[list[tuple[Triple, Triple]], list[int], int]:
-    """(the taps in the order of their cells, distances of segments, elements of one).
-
-    taps    (place in the window, place in the grid)
-    merge   whether taps side by side may be one segment
-    """
-    order = sorted(taps, key=lambda tap: grid.distance(tap[1]))
-    distances = [grid.distance(place) for _, place in order]
-    if channels != grid.room or not merge:
-        return order, distances, channels
-    starts = [d for n, d in enumerate(distances) if n == 0 or d != distances[n - 1] + channels]
-    length = len(order) // len(starts)
-    if starts != distances[::length]:
-        return order, distances, channels
-    return order, starts, length * channels
-
-
-def _pack_weights(
-    builder: Any, weights: Any, taps: list[Triple], accumulate: Type, columns: int, groups: int
-) -> Any:
-    """Enter the packing of the weights, taps in this order; gives the packed ones."""
-    n_blocks, n_taps = -(-weights.rows // columns), len(taps)
-    blocks = groups * n_blocks
-    nbytes = blocks * weights.channels * n_taps * columns * accumulate.itemsize
-    packed = builder.temp(max(nbytes, 1))
-    sources = [weights.source(tap) for tap in taps]
-    beside = n_taps >= LEAST_TAPS and sorted(sources) == list(range(n_taps))
-    words = [
-        weights.view, packed, n_blocks, weights.rows, weights.channels, n_taps,
-        weights.group_stride, weights.row_stride, weights.channel_stride,
-    ]  # fmt: skip
-    kernel, items, more = last_weight_kernel, blocks * weights.channels, sources
-    if beside:
-        parts = min(-(-ITEMS_PER_WORKER * n_workers() // blocks), weights.channels)
-        part = -(-weights.channels // parts)
-        kernel, items = last_weight_rows_kernel, blocks * -(-weights.channels // part)
-        more = [part, *(sources.index(t) for t in range(n_taps))]
-    element = from_dtype(weights.view.dtype)
     builder.launch(
-        kernel(element, accumulate, columns), words + more, items, reads=[weights.view.buffer],
-        writes=[packed], nbytes=2.0 * nbytes, name="convolution_last_weights",
+        last_grid_kernel(from_dtype(x.dtype), accumulate), words,
+        images * math.prod(lines) * cuts, reads=[x.buffer], writes=[buffer],
+        nbytes=float(x.size * x.dtype.itemsize + buffer.nbytes), name="convolution_last_grid",
     )  # fmt: skip
-    return packed
+    _, y, x_size = sizes
+    steps = count * room, y * x_size * room, x_size * room, room
+    return LastGrid(buffer, buffer, sizes, steps, float(buffer.nbytes))
+
+
+def _lines(sizes: Triple, strides: Triple) -> tuple[tuple[int, int], int, int]:
+    """(sizes along z and y, along x, stride along x) with the axes that lie in one piece as one."""
+    z, y, x = sizes
+    if strides[1] == x * strides[2] or y == 1:
+        if strides[0] == y * x * strides[2] or z == 1:
+            return (1, 1), z * y * x, strides[2]
+        if y == 1:
+            return (z, y), x, strides[2]
+    return (z, y), x, strides[2]
+
+
+def _runs(of: WindowSum, images: int, lines: int, across: int) -> tuple[list[int], int, int]:
+    """(words of the runs, how many, tiles of all): lines that meet the same taps, in that order."""
+    words: list[int] = []
+    n_tiles = 0
+    for z, size_z, *ends_z in of.axes[0].runs():
+        for y, size_y, *ends_y in of.axes[1].runs():
+            words += [n_tiles, z, size_z, y, size_y, *ends_z, *ends_y]
+            n_tiles += -(-images * size_z * size_y // lines) * across
+    return words, len(words) // 9, n_tiles
+
+
+def _kinds(cut: Tiling) -> tuple[list[int], list[int]]:
+    """(first and last segment of each kind of tile, words of the segments)."""
+    ends: list[int] = []
+    words: list[int] = []
+    for line in cut.all:
+        first = len(words) // 4
+        for each in line:
+            words += [each.distance, each.start, each.length, cut.cuts.index(each.cut)]
+        ends += [first, len(words) // 4]
+    return ends, words
 
 
 def enter_last(
-    builder: Any, grid: LastGrid, weights: Any, taps: list[tuple[Triple, Triple]], stride: Triple,
-    target: Any, groups: int,
-) -> None:  # fmt: skip
-    """Enter the packing of the weights, and the tiles.
-
-    stride   how many cells of the grid a step of the output is
-    """
+    builder: Any, grid: LastGrid, weights: Any, of: WindowSum, target: Any, groups: int
+) -> None:
+    """Enter the packing of the weights, and the tiles."""
     view = target.view
     accumulate = accumulator(view.dtype)
-    lanes = host().lanes(accumulate)
-    rows, vectors = last_tile_shape(weights.rows, lanes)
-    z, y, x = target.sizes
+    most, vectors = last_tile_shape(weights.rows, host().lanes(accumulate))
+    z, y, x = of.out
+    cut = tiling(of.axes[2], most, weights.channels, grid.steps[3])
+    lines = max(most // cut.width, 1)
     follows = zip(target.sizes, target.steps, (y * x, x, 1), strict=True)
     flat = all(size == 1 or step == beside for size, step, beside in follows)
-    tile = LastTile(accumulate, from_dtype(view.dtype), rows, vectors, "plane" if flat else "apart")
-    order, segments, length = _segments(grid, taps, weights.channels)
-    depth = weights.channels * len(taps)
+    form = LastForm(lines, cut.width, "plane" if flat else "apart", cut.cuts)
+    tile = Tile(accumulate, from_dtype(view.dtype), lines * cut.width, vectors, form)
+    depth = weights.channels * of.n_taps
     n_blocks = -(-weights.rows // tile.columns)
     block_bytes = depth * tile.columns * accumulate.itemsize
-    packed = _pack_weights(builder, weights, [tap for tap, _ in order], accumulate, tile.columns,
-                           groups)  # fmt: skip
+    packed = pack_weights(builder, weights, of.taps(), accumulate, tile.columns, groups)
     # weights of an item stay in half of the second cache, if those of one block do
     blocks = min(max(cache_bytes(2) // 2 // block_bytes, 1), n_blocks)
     parts = groups * -(-n_blocks // blocks)
-    n_tiles = -(-view.shape[0] * z * y * x // rows)
+    runs, n_runs, n_tiles = _runs(of, view.shape[0], lines, cut.count)
     chunks = min(-(-ITEMS_PER_WORKER * n_workers() // parts), -(-n_tiles // TILES))
-    moved = tuple(s * step for s, step in zip((1, *stride), grid.steps, strict=True))
-    words = [
-        grid.buffer, packed, target.first, n_tiles, chunks, n_blocks, blocks, view.shape[0],
-        groups, weights.channels, weights.rows, z, y, x, *moved, view.strides[0], view.strides[1],
-        *target.steps, len(segments), length, -(-rows * moved[3] // depth), *segments,
-    ]  # fmt: skip
-    builder.launch(
-        last_tile_kernel(tile), words, parts * chunks, reads=[grid.buffer, packed],
-        writes=[view.buffer], flops=2.0 * view.shape[0] * groups * weights.rows * depth * z * y * x,
-        nbytes=float(grid.buffer.nbytes + packed.nbytes + view.size * view.dtype.itemsize),
-        name="convolution",
+    kinds, rest = _kinds(cut)
+    moved = [axis.stride * step for axis, step in zip(of.axes, grid.steps[1:], strict=True)]
+    along_z, along_y, along_x = of.axes
+    line_weights = len(along_x.taps) * weights.channels
+    words = WORDS.values(
+        grid=grid.start, weight=packed, out=target.first, n_tiles=n_tiles, n_chunks=chunks,
+        n_blocks=n_blocks, blocks=blocks, n_runs=n_runs, across=cut.count,
+        kinds_first=len(cut.first), kinds_last=len(cut.last), kinds_at=len(runs),
+        segments_at=len(runs) + len(kinds), channels=weights.channels, out_channels=weights.rows,
+        images=view.shape[0], out_y=y, out_x=x, moved_n=grid.steps[0], moved=moved,
+        step_n=view.strides[0], step_channel=view.strides[1], step=target.steps,
+        first=sum(a.first * s for a, s in zip(of.axes[:2], grid.steps[1:3], strict=True)),
+        tap_z=along_z.step * grid.steps[1], tap_y=along_y.step * grid.steps[2],
+        taps_y=len(along_y.taps), line_weights=line_weights, depth=depth,
+        ahead=-(-lines * cut.width * moved[2] // depth),
     )  # fmt: skip
+    builder.launch(
+        last_tile_kernel(tile), words + runs + kinds + rest, parts * chunks,
+        reads=[grid.buffer, packed], writes=[view.buffer],
+        flops=2.0 * view.shape[0] * groups * weights.rows * depth * z * y * x,
+        nbytes=grid.nbytes + packed.nbytes + view.size * view.dtype.itemsize, name="convolution",
+    )  # fmt: skip
+
+
+def _weight_segments(of: WindowSum, grid: LastGrid, channels: int, merged: bool) -> list[int]:
+    """The words of the segments of a gradient by the weights."""
+    along_z, along_y, along_x = of.axes
+    ends = [along_x.reached(tap) for tap in range(len(along_x.taps))]
+    parts = [(tap, *each, *each) for tap, each in enumerate(ends)]
+    if merged:
+        low, high = max(low for low, _ in ends), min(high for _, high in ends)
+        first, last = min(low for low, _ in ends), max(high for _, high in ends)
+        low, high = (low, high) if low < high else (last, last)
+        parts = [(0, low, high, first, last)]
+    words: list[int] = []
+    for z in range(len(along_z.taps)):
+        for y in range(len(along_y.taps)):
+            for x, *ends_x in parts:
+                distance = sum(
+                    (axis.first + tap * axis.step) * step
+                    for axis, tap, step in zip(of.axes, (z, y, x), grid.steps[1:], strict=True)
+                )
+                words += [distance, *along_z.reached(z), *along_y.reached(y), *ends_x]
+    return words
 
 
 def by_weight_last(
-    builder: Any, grid: LastGrid, grad: LastGrid, out: Any, taps: list[tuple[Triple, Triple]],
-    sizes: tuple[int, Triple, Triple, Triple], groups: int,
-) -> None:  # fmt: skip
-    """Enter the sums of the gradient by the weights, and bringing them to their places.
-
-    sizes   images, outputs, how many cells of the grid a step of the output is, the cell of grad
-            where its first element is
-    """
-    images, shape, stride, first = sizes
+    builder: Any, grid: LastGrid, grad: LastGrid, out: Any, of: WindowSum, images: int, groups: int
+) -> None:
+    """Enter the sums of the gradient by the weights, and bringing them to their places."""
     accumulate = accumulator(out.dtype)
     lanes = host().lanes(accumulate)
-    rows_out, channels, n_taps = out.shape[0] // groups, out.shape[1], len(taps)
+    rows_out, channels, n_taps = out.shape[0] // groups, out.shape[1], of.n_taps
     _, vectors = last_tile_shape(rows_out, lanes)
+    along_x = of.axes[2]
     # taps side by side share the cells that a tile reads; those of few channels are one segment
-    merges = channels < 3 * weight_tile_rows(channels, vectors)
-    order, segments, length = _segments(grid, taps, channels, merges)
-    tile = WeightTile(accumulate, weight_tile_rows(length, vectors), vectors)
+    dense = along_x.step == 1 and grid.steps[3] == channels and len(along_x.taps) > 1
+    merged = dense and channels < 3 * weight_tile_rows(channels, vectors)
+    length = channels * (len(along_x.taps) if merged else 1)
+    segments = _weight_segments(of, grid, channels, merged)
+    rows = weight_tile_rows(length, vectors)
+    tile = Tile(accumulate, from_dtype(out.dtype), rows, vectors, "merged" if merged else None)
     blocks = groups * -(-rows_out // tile.columns)
     sums = builder.temp(blocks * n_taps * channels * tile.columns * accumulate.itemsize)
-    n_tiles = -(-length // tile.rows) * len(segments)
+    n_segments = len(segments) // SEGMENT_WORDS
+    n_tiles = -(-length // rows) * n_segments
     parts = min(-(-WEIGHT_ITEMS_PER_WORKER * n_workers() // blocks), n_tiles)
-    moved = tuple(s * step for s, step in zip((1, *stride), grid.steps, strict=True))
-    words = [
-        grid.buffer, grad.buffer, sums, parts, blocks // groups, chunk_lines(shape, accumulate),
-        images, channels, rows_out, len(segments), length, *shape, *moved, *grad.steps,
-        grad.distance(first), *segments,
-    ]  # fmt: skip
+    moved = [axis.stride * step for axis, step in zip(of.axes, grid.steps[1:], strict=True)]
+    words = BY_WEIGHT_WORDS.values(
+        grid=grid.start, grad=grad.start, to=sums, parts=parts, n_blocks=blocks // groups,
+        chunk=chunk_lines(of.out[2]), images=images, channels=channels, out_channels=rows_out,
+        n_segments=n_segments, length=length, out_z=of.out[0], out_y=of.out[1],
+        place_n=grid.steps[0], place=moved, step_n=grad.steps[0], step=grad.steps[1:],
+        stride_x=along_x.stride, first_x=along_x.first, size_x=along_x.size,
+        taps_x=len(along_x.taps),
+    )  # fmt: skip
     builder.launch(
-        last_by_weight_kernel(tile), words, blocks * parts, reads=[grid.buffer, grad.buffer],
-        writes=[sums], flops=2.0 * images * out.size * math.prod(shape),
-        nbytes=float(grid.buffer.nbytes + grad.buffer.nbytes), name="convolution_by_weight",
+        last_by_weight_kernel(tile), words + segments, blocks * parts,
+        reads=[grid.buffer, grad.buffer], writes=[sums],
+        flops=2.0 * images * out.size * math.prod(of.out), nbytes=grid.nbytes + grad.nbytes,
+        name="convolution_by_weight",
     )  # fmt: skip
     part = -(-channels // min(-(-ITEMS_PER_WORKER * n_workers() // blocks), channels))
-    ranks = [order.index(tap) for tap in taps]
     builder.launch(
         unpack_kernel(accumulate, from_dtype(out.dtype), tile.columns),
-        [sums, out, blocks // groups, rows_out, channels, n_taps, part, *ranks],
+        UNPACK_WORDS.values(
+            source=sums, to=out, n_blocks=blocks // groups, out_channels=rows_out,
+            channels=channels, taps=n_taps, part=part,
+        ),
         blocks * -(-channels // part), reads=[sums], writes=[out.buffer],
         nbytes=2.0 * sums.nbytes, name="convolution_last_unpack",
     )  # fmt: skip

@@ -7,9 +7,8 @@
     where i = p stride + k dilation - before
 
 The op is linear in either input, so the three are each other's gradients. What lies outside of x or
-g counts as zeros, which are multiplied as all else is: an infinite or NaN weight makes NaN of
-them, in the reference as in the kernels. The kernels: lower.py says what is packed;
-tiles.py and weight.py are they.
+g is left out: it adds nothing, not even where zeros would, as to an infinite weight. The kernels:
+lower.py says which there are and what is packed for them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from bedplate.errors import DTypeError, ShapeError
 from bedplate.graph.node import Attributes, Shape
 from bedplate.later import deferred
 from bedplate.ops.build import Value
-from bedplate.ops.convolution.windows import Pairs, space_names, window_count
+from bedplate.ops.convolution.windows import space_names, window_count
 from bedplate.ops.elementwise import widened
 from bedplate.ops.record import Cost, Op, Sample, apply, register
 from bedplate.ops.refusal import refuse
@@ -112,76 +111,71 @@ def _by_weight_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[S
     return shape, x.dtype
 
 
-def _windows(window: Shape, out: Shape, attributes: Attributes) -> Iterator[tuple[Any, Any]]:
-    """(tap, the part of the padded input that it meets), tap by tap."""
+def _meetings(window: Shape, space: Shape, out: Shape, attributes: Attributes) -> Iterator[Any]:
+    """Tap by tap: its place in the weights, the outputs and the inputs that it brings together."""
+    axes = tuple(
+        zip(space, out, attributes["padding"], attributes["stride"], attributes["dilation"],
+            strict=True)
+    )  # fmt: skip
     for tap in itertools.product(*(range(k) for k in window)):
-        starts = [k * d for k, d in zip(tap, attributes["dilation"], strict=True)]
-        part = tuple(
-            slice(start, start + (n - 1) * s + 1, s)
-            for start, n, s in zip(starts, out, attributes["stride"], strict=True)
-        )
-        yield (..., *tap), (slice(None), slice(None), *part)
+        outputs, inputs = [], []
+        for k, (size, n, (before, _), step, apart) in zip(tap, axes, strict=True):
+            first = k * apart - before
+            low = min(max(-(first // step), 0), n)
+            high = min(max(-((first - size) // step), low), n)
+            outputs.append(slice(low, high))
+            start = low * step + first
+            inputs.append(
+                slice(start, start + (high - low) * step, step) if high > low else slice(0)
+            )
+        yield (..., *tap), (..., *outputs), (..., *inputs)
 
 
-def _padded(x: Any, padding: Pairs) -> Any:
-    return np.pad(x, ((0, 0), (0, 0), *padding))
+def _grouped(values: Any, groups: int) -> Any:
+    """(N, C, *space) as (N, groups, C / groups, *space)."""
+    return values.reshape(values.shape[0], groups, values.shape[1] // groups, *values.shape[2:])
+
+
+def _flat(values: Any) -> Any:
+    """(N, groups, C, *space) with the axes of space as one."""
+    return values.reshape(*values.shape[:3], math.prod(values.shape[3:]))
+
+
+def _columns(w: Any, tap: Any, groups: int) -> Any:
+    """The weights of a tap as (groups, out, in)."""
+    return w[tap].reshape(groups, w.shape[0] // groups, w.shape[1])
 
 
 def _reference(x: Any, w: Any, **attributes: Any) -> Any:
     """Tap by tap: a product of the weights of the tap with what they meet."""
     groups, out = attributes["groups"], out_sizes(x.shape[2:], w.shape[2:], attributes)
-    padded = _padded(x, attributes["padding"])
-    total = np.zeros((x.shape[0], groups, w.shape[0] // groups, math.prod(out)), x.dtype)
-    for tap, part in _windows(w.shape[2:], out, attributes):
-        rows = w[tap].reshape(groups, w.shape[0] // groups, w.shape[1])
-        met = padded[part].reshape(x.shape[0], groups, w.shape[1], math.prod(out))
-        total += rows @ met
+    source = _grouped(x, groups)
+    total = np.zeros((x.shape[0], groups, w.shape[0] // groups, *out), x.dtype)
+    for tap, outputs, inputs in _meetings(w.shape[2:], x.shape[2:], out, attributes):
+        part = total[outputs]
+        part += (_columns(w, tap, groups) @ _flat(source[inputs])).reshape(part.shape)
     return total.reshape(x.shape[0], w.shape[0], *out)
 
 
 def _by_input_reference(grad: Any, w: Any, *, space: Shape, **attributes: Any) -> Any:
-    """Tap by tap: the places that it reaches, each from one place of grad, or from a zero."""
-    groups, out = attributes["groups"], grad.shape[2:]
-    n, channels = grad.shape[0], w.shape[1] * attributes["groups"]
-    total = np.zeros((n, channels, *space))
-    rows = grad.reshape(n, groups, w.shape[0] // groups, *out)
-    for tap in itertools.product(*(range(k) for k in w.shape[2:])):
-        reached, sources = _reached_by(tap, space, attributes)
-        clipped = [np.clip(s, 0, size - 1) for s, size in zip(sources, out, strict=True)]
-        met = rows[(..., *np.ix_(*clipped))]
-        for axis, (source, size) in enumerate(zip(sources, out, strict=True), 3):
-            known = (source >= 0) & (source < size)
-            met = np.where(known.reshape(-1, *(1,) * (2 + len(out) - axis)), met, 0)
-        columns = w[(..., *tap)].reshape(groups, w.shape[0] // groups, w.shape[1]).swapaxes(1, 2)
-        sizes = met.shape[3:]
-        part = columns @ met.reshape(n, groups, w.shape[0] // groups, math.prod(sizes))
-        total[(..., *np.ix_(*reached))] += part.reshape(n, channels, *sizes)
-    return total
-
-
-def _reached_by(tap: Shape, space: Shape, attributes: Attributes) -> tuple[list[Any], list[Any]]:
-    """(places of x along each axis that a tap reaches, the places of grad that they are from)."""
-    reached, sources = [], []
-    for k, size, (before, _), step, apart in zip(
-        tap, space, attributes["padding"], attributes["stride"], attributes["dilation"],
-        strict=True,
-    ):  # fmt: skip
-        place = np.arange(size) + before - k * apart
-        found = np.flatnonzero(place % step == 0)
-        reached.append(found)
-        sources.append(place[found] // step)
-    return reached, sources
+    """Tap by tap: what it brings from each place of grad to a place of the input."""
+    groups = attributes["groups"]
+    source = _grouped(grad, groups)
+    total = np.zeros((grad.shape[0], groups, w.shape[1], *space), grad.dtype)
+    for tap, outputs, inputs in _meetings(w.shape[2:], space, grad.shape[2:], attributes):
+        part, columns = total[inputs], _columns(w, tap, groups).swapaxes(1, 2)
+        part += (columns @ _flat(source[outputs])).reshape(part.shape)
+    return total.reshape(grad.shape[0], groups * w.shape[1], *space)
 
 
 def _by_weight_reference(x: Any, grad: Any, *, window: Shape, **attributes: Any) -> Any:
-    groups, out, n = attributes["groups"], grad.shape[2:], x.shape[0]
-    channels = x.shape[1] // groups
-    padded = _padded(x, attributes["padding"])
+    """Tap by tap: the places of grad times what the tap meets of x."""
+    groups, channels = attributes["groups"], x.shape[1] // attributes["groups"]
+    source, rows = _grouped(x, groups), _grouped(grad, groups)
     total = np.zeros((grad.shape[1], channels, *window), x.dtype)
-    rows = grad.reshape(n, groups, grad.shape[1] // groups, math.prod(out))
-    for tap, part in _windows(window, out, attributes):
-        met = padded[part].reshape(n, groups, channels, math.prod(out)).swapaxes(2, 3)
-        total[tap] = np.sum(rows @ met, axis=0).reshape(grad.shape[1], channels)
+    for tap, outputs, inputs in _meetings(window, x.shape[2:], grad.shape[2:], attributes):
+        met = _flat(source[inputs]).swapaxes(2, 3)
+        total[tap] = np.sum(_flat(rows[outputs]) @ met, axis=0).reshape(grad.shape[1], channels)
     return total
 
 

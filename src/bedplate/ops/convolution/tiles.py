@@ -4,7 +4,9 @@
 
 A grid is a zero-padded copy of the input in the accumulator's type, cut by the strides into
 phases, so that a step of the output is a step of 1 in the grid and a tap t of the window is one
-fixed distance. The plain loop nest, and what becomes of it:
+fixed distance. What lies outside of the input is left out of a sum: its zeros add nothing, and
+where a sum is NaN, as zero times an infinite weight is, it is added up again without them. The
+plain loop nest, and what becomes of it:
 
     for item in items:                    an image, a group, some channels, some positions
         for tile in positions:            tile_vectors vectors of output positions
@@ -26,64 +28,45 @@ cut or on the number of threads.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 from bedplate.kernel import (
     Kernel,
-    Type,
     Value,
+    any_of,
     cast,
-    constant,
     fma,
-    gather,
     host,
     i32,
     i64,
     iota,
     kernel,
     load,
+    local,
     loop,
     minimum,
-    otherwise,
     ptr,
     scatter,
+    select,
     splat,
     store,
     tail_mask,
     var,
     when,
-    word_int,
-    word_pointer,
     zeros,
 )
+from bedplate.ops.convolution.tile import Reader, Tile, Words
 
-# words of a tile task; the distance of each tap follows them
-(
-    GRID, WEIGHT, OUT, N_CHUNKS, N_BLOCKS, BLOCKS, TILES, N_VECTORS, CHANNELS, N_TAPS, GROUPS,
-    OUT_CHANNELS, PLANE, GRID_Y, GRID_X, OUT_Z, OUT_Y, OUT_X, STEP_Z, STEP_Y, STEP_X, STEP_CHANNEL,
-) = range(22)  # fmt: skip
-N_WORDS = 22
+# behind them: the distance of each tap in the grid, and the element along z, y, x that it meets
+# from output 0
+WORDS = Words(
+    "grid weight to n_chunks n_blocks blocks tiles n_vectors channels n_taps groups out_channels "
+    "plane grid_y grid_x out* step* step_channel padded stride* size*"
+)
 
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """What specialises a tile kernel.
-
-    rows, vectors   output channels and vectors of positions that are summed in registers
-    store           "row": vectors are pieces of a row, stored whole; "spread": the same, stored
-                    apart; "flat": vectors run over the grid, with what is no output in between
-    """
-
-    accumulate: Type
-    out: Type
-    rows: int
-    vectors: int
-    store: str
-
-    @property
-    def lanes(self) -> int:
-        return host().lanes(self.accumulate)
+# The rows of a tile are output channels, its vectors run over positions. Its form: "row": vectors
+# are pieces of a row, stored whole; "spread": the same, stored apart; "flat": vectors run over the
+# grid, with what is no output in between.
 
 
 def tile_shape(channels: int) -> tuple[int, int]:
@@ -106,9 +89,10 @@ def tile_kernel(tile: Tile) -> Kernel:
 
     @kernel
     def convolution(args: ptr(i64), begin: i64, end: i64, worker: i64):
-        word = functools.partial(word_int, args)
-        lengths = (N_CHUNKS, N_BLOCKS, BLOCKS, TILES, N_VECTORS)
-        n_chunks, n_blocks, blocks, tiles, n_vectors = (word(w) for w in lengths)
+        word = WORDS.of(args)
+        n_chunks, n_blocks, blocks, tiles, n_vectors = (
+            word.n_chunks, word.n_blocks, word.blocks, word.tiles, word.n_vectors
+        )  # fmt: skip
         n_tiles = (n_vectors + (tile.vectors - 1)) // tile.vectors
         cuts = (n_blocks + (blocks - 1)) // blocks
         for item in loop(begin, end):
@@ -117,168 +101,126 @@ def tile_kernel(tile: Tile) -> Kernel:
             image = item // (n_chunks * cuts)
             for block in loop(first_block, minimum(first_block + blocks, n_blocks)):
                 for number in loop(first_tile, minimum(first_tile + tiles, n_tiles)):
-                    _emit_tile(tile, args, image, block, number * tile.vectors)
+                    _emit_tile(tile, word, image, block, number * tile.vectors)
 
     return convolution
 
 
-def _emit_tile(tile: Tile, args: Value, image: Value, block: Value, first: Value) -> None:
+def _emit_tile(tile: Tile, word: Reader, image: Value, block: Value, first: Value) -> None:
     """One tile: its sums, then its rows to where they belong."""
-    channels, n_taps = word_int(args, CHANNELS), word_int(args, N_TAPS)
-    group = image % word_int(args, GROUPS)
-    plane = word_int(args, PLANE)
-    places = [_place(tile, args, first + v) for v in range(tile.vectors)]
-    grid = word_pointer(args, GRID, tile.accumulate) + image * channels * plane
-    depth = channels * n_taps
-    at_block = (group * word_int(args, N_BLOCKS) + block) * depth * tile.rows
-    weight = word_pointer(args, WEIGHT, tile.accumulate) + at_block
+    channels, n_taps, plane = word.channels, word.n_taps, word.plane
+    group = image % word.groups
+    places = [_place(tile, word, first + v) for v in range(tile.vectors)]
+    grid = word.pointer("grid", tile.accumulate) + image * channels * plane
+    at_block = (group * word.n_blocks + block) * (channels * n_taps) * tile.rows
+    weight = word.pointer("weight", tile.accumulate) + at_block
     columns = range(tile.vectors)
     sums = [[var(zeros(tile.accumulate, tile.lanes)) for _ in columns] for _ in range(tile.rows)]
     for c in loop(channels):
         here, of_channel = grid + c * plane, weight + c * n_taps * tile.rows
         for t in loop(n_taps):
-            tap = here + load(args + t + N_WORDS)
+            tap = here + word.more(t)
             vectors = [load(tap + place[0], tile.lanes) for place in places]
             for r, row in enumerate(sums):
                 factor = splat(load(of_channel + t * tile.rows + r), tile.lanes)
                 for total, x in zip(row, vectors, strict=True):
                     total.set(fma(factor, x, total.get()))
-    _store_tile(tile, args, sums, image, block, places)
+    _mend(tile, word, sums, grid, weight, first)
+    _store_tile(tile, word, sums, image, block, places)
 
 
-def _place(tile: Tile, args: Value, vector: Value) -> tuple[Value, Any, Value]:
-    """(position in the grid, mask of outputs, distance from the plane's first output)."""
-    lanes, grid_x, grid_y = tile.lanes, word_int(args, GRID_X), word_int(args, GRID_Y)
-    n_vectors = word_int(args, N_VECTORS)
-    there = minimum(vector, n_vectors - 1)
-    if tile.store == "flat":
-        at = there * lanes
-        index = iota(i32, lanes) + splat(cast(at, i32), lanes)
-        wide_x, wide_y = (splat(cast(size, i32), lanes) for size in (grid_x, grid_y))
+def _mend(tile: Tile, word: Reader, sums: Any, grid: Value, weight: Value, first: Value) -> None:
+    """Sum again what is NaN, without the zeros around: an infinite weight may have met one."""
+    flat = [total for row in sums for total in row]
+    wrong = flat[0].get() != flat[0].get()
+    for total in flat[1:]:
+        wrong = wrong | (total.get() != total.get())
+    with when((word.padded != 0) & any_of(wrong)):
+        lanes = tile.lanes
+        kept = local(tile.accumulate, len(flat) * lanes)
+        for n, total in enumerate(flat):
+            store(kept + n * lanes, total.get())
+        for n in loop(len(flat)):
+            at, vector = kept + n * lanes, first + n % tile.vectors
+            before = load(at, lanes)
+            again = _sum_inside(tile, word, grid, weight + n // tile.vectors, vector)
+            store(at, select(before != before, again, before))
+        for n, total in enumerate(flat):
+            total.set(load(kept + n * lanes, lanes))
+
+
+def _sum_inside(tile: Tile, word: Reader, grid: Value, weight: Value, vector: Value) -> Value:
+    """One vector of one output channel, of the taps that are inside of the input alone."""
+    lanes, n_taps = tile.lanes, word.n_taps
+    at = _place(tile, word, vector)[0]
+    places = [
+        place * splat(cast(stride, i32), lanes)
+        for place, stride in zip(_outputs(tile, word, vector), word.triple("stride"), strict=True)
+    ]
+    sizes = [splat(cast(size, i32), lanes) for size in word.triple("size")]
+    total = var(zeros(tile.accumulate, lanes))
+    for c in loop(word.channels):
+        for t in loop(n_taps):
+            inside = splat(c >= 0, lanes)
+            for axis, (place, size) in enumerate(zip(places, sizes, strict=True)):
+                found = place + splat(cast(word.more(n_taps + t * 3 + axis), i32), lanes)
+                inside = inside & (found >= zeros(i32, lanes)) & (found < size)
+            x = load(grid + (c * word.plane + word.more(t) + at), lanes)
+            factor = splat(load(weight + (c * n_taps + t) * tile.rows), lanes)
+            total.set(select(inside, fma(factor, x, total.get()), total.get()))
+    return total.get()
+
+
+def _outputs(tile: Tile, word: Reader, vector: Value) -> tuple[Value, Value, Value]:
+    """The outputs of a vector along z, y, x, in 32 bits."""
+    lanes = tile.lanes
+    there = minimum(vector, word.n_vectors - 1)
+    if tile.form == "flat":
+        index = iota(i32, lanes) + splat(cast(there * lanes, i32), lanes)
+        wide_x, wide_y = (splat(cast(size, i32), lanes) for size in (word.grid_x, word.grid_y))
         line = index // wide_x
-        x, y, z = index - line * wide_x, line % wide_y, line // wide_y
-        sizes, steps = ((OUT_X, OUT_Y, OUT_Z), (STEP_X, STEP_Y, STEP_Z))
-        limits = [splat(cast(word_int(args, w), i32), lanes) for w in sizes]
-        scales = [splat(cast(word_int(args, w), i32), lanes) for w in steps]
-        mask = (x < limits[0]) & (y < limits[1]) & (z < limits[2])
-        mask = mask & splat(vector < n_vectors, lanes)
-        return at, mask, x * scales[0] + y * scales[1] + z * scales[2]
-    per_row = (word_int(args, OUT_X) + (lanes - 1)) // lanes
+        return line // wide_y, line % wide_y, index - line * wide_x
+    per_row = (word.out_x + (lanes - 1)) // lanes
     line, column = there // per_row, there % per_row * lanes
-    y, z = line % word_int(args, OUT_Y), line // word_int(args, OUT_Y)
-    mask = tail_mask(word_int(args, OUT_X) - column, lanes) & splat(vector < n_vectors, lanes)
-    to = z * word_int(args, STEP_Z) + y * word_int(args, STEP_Y) + column * word_int(args, STEP_X)
-    return (z * grid_y + y) * grid_x + column, mask, to
+    z, y, x = (splat(cast(each, i32), lanes)
+               for each in (line // word.out_y, line % word.out_y, column))  # fmt: skip
+    return z, y, x + iota(i32, lanes)
+
+
+def _place(tile: Tile, word: Reader, vector: Value) -> tuple[Value, Any, Value]:
+    """(position in the grid, mask of outputs, distance from the plane's first output)."""
+    lanes = tile.lanes
+    there = minimum(vector, word.n_vectors - 1)
+    if tile.form == "flat":
+        places = _outputs(tile, word, vector)
+        limits = [splat(cast(size, i32), lanes) for size in word.triple("out")]
+        steps = [splat(cast(step, i32), lanes) for step in word.triple("step")]
+        z, y, x = (place < limit for place, limit in zip(places, limits, strict=True))
+        mask = x & y & z & splat(vector < word.n_vectors, lanes)
+        z, y, x = (place * step for place, step in zip(places, steps, strict=True))
+        return there * lanes, mask, x + y + z
+    per_row = (word.out_x + (lanes - 1)) // lanes
+    line, column = there // per_row, there % per_row * lanes
+    y, z = line % word.out_y, line // word.out_y
+    mask = tail_mask(word.out_x - column, lanes) & splat(vector < word.n_vectors, lanes)
+    to = z * word.step_z + y * word.step_y + column * word.step_x
+    return (z * word.grid_y + y) * word.grid_x + column, mask, to
 
 
 def _store_tile(
-    tile: Tile, args: Value, sums: Any, image: Value, block: Value, places: Any
+    tile: Tile, word: Reader, sums: Any, image: Value, block: Value, places: Any
 ) -> None:
-    out_channels, step = word_int(args, OUT_CHANNELS), word_int(args, STEP_CHANNEL)
+    out_channels, step = word.out_channels, word.step_channel
     first = block * tile.rows
-    out = word_pointer(args, OUT, tile.out) + (image * out_channels + first) * step
-    spread = iota(i32, tile.lanes) * splat(cast(word_int(args, STEP_X), i32), tile.lanes)
+    out = word.pointer("to", tile.element) + (image * out_channels + first) * step
+    spread = iota(i32, tile.lanes) * splat(cast(word.step_x, i32), tile.lanes)
     for r, row in enumerate(sums):
         with when(first + r < out_channels):
             for total, (_, mask, to) in zip(row, places, strict=True):
-                value = cast(total.get(), tile.out)
-                if tile.store == "row":
+                value = cast(total.get(), tile.element)
+                if tile.form == "row":
                     store(out + step * r + to, value, mask=mask)
-                elif tile.store == "spread":
+                elif tile.form == "spread":
                     scatter(out + step * r + to, spread, value, mask=mask)
                 else:
                     scatter(out + step * r, to, value, mask=mask)
-
-
-# words of a packing task of grids
-(
-    SOURCE, TO, C, STRIDE_N, STRIDE_C, STRIDE_Z, STRIDE_Y, STRIDE_X, SIZE_Z, SIZE_Y, SIZE_X,
-    CELLS_Z, CELLS_Y, CELLS_X, S_Z, S_Y, S_X, BEFORE_Z, BEFORE_Y, BEFORE_X, PHASES_Z, PHASES_Y,
-    PHASES_X,
-) = range(23)  # fmt: skip
-
-
-@functools.cache
-def grid_kernel(element: Type, accumulate: Type) -> Kernel:
-    """Makes grids; an item is one channel of one image: all phases, rows, columns of it."""
-    lanes = host().lanes(accumulate)
-
-    @kernel
-    def convolution_grid(args: ptr(i64), begin: i64, end: i64, worker: i64):
-        word = functools.partial(word_int, args)
-        cells_z, cells_y, cells_x = word(CELLS_Z), word(CELLS_Y), word(CELLS_X)
-        s_z, s_y = word(S_Z), word(S_Y)
-        phases_y, phases_x = word(PHASES_Y), word(PHASES_X)
-        lines = word(PHASES_Z) * phases_y * phases_x * cells_z * cells_y
-        for item in loop(begin, end):
-            image, channel = item // word(C), item % word(C)
-            source = word_pointer(args, SOURCE, element)
-            source = source + image * word(STRIDE_N) + channel * word(STRIDE_C)
-            to = word_pointer(args, TO, accumulate) + item * lines * cells_x
-            for line in loop(lines):
-                phase = line // (cells_z * cells_y)
-                y = line % cells_y * s_y + phase // phases_x % phases_y - word(BEFORE_Y)
-                z = (
-                    line // cells_y % cells_z * s_z
-                    + phase // (phases_x * phases_y)
-                    - word(BEFORE_Z)
-                )
-                x = phase % phases_x - word(BEFORE_X)
-                there = (y >= 0) & (y < word(SIZE_Y)) & (z >= 0) & (z < word(SIZE_Z))
-                row = source + z * word(STRIDE_Z) + y * word(STRIDE_Y)
-                _pack_line(args, row, to + line * cells_x, x, there, lanes, accumulate)
-
-    return convolution_grid
-
-
-def _pack_line(
-    args: Value, row: Value, to: Value, first: Value, there: Value, lanes: int, accumulate: Type
-) -> None:
-    """Columns first, first + stride, ... of a row; zeros where there is none."""
-    cells, size, stride = (word_int(args, w) for w in (CELLS_X, SIZE_X, STRIDE_X))
-    step = word_int(args, S_X)
-    for column in loop(0, cells, lanes):
-        inside = tail_mask(cells - column, lanes)
-        x = iota(i64, lanes) * splat(step, lanes) + splat(first + column * step, lanes)
-        known = (x >= splat(constant(i64, 0), lanes)) & (x < splat(size, lanes))
-        mask = known & inside & splat(there, lanes)
-        with when(step * stride == 1):
-            value = load(row + (first + column), lanes, mask=mask)
-            store(to + column, cast(value, accumulate), mask=inside)
-        with otherwise():
-            value = gather(row, x * splat(stride, lanes), mask=mask)
-            store(to + column, cast(value, accumulate), mask=inside)
-
-
-# words of a packing task of weights; the distance of each tap follows them
-W_SOURCE, W_TO, W_BLOCKS, W_OUT, W_CHANNELS, W_TAPS, W_GROUP, W_ROW, W_CHANNEL = range(9)
-N_WEIGHT_WORDS = 9
-
-
-@functools.cache
-def weight_kernel(element: Type, accumulate: Type, rows: int) -> Kernel:
-    """Packs weights as (group, block, channel, tap, row); an item is a channel of a block.
-
-    Rows that a last block lacks are zeros.
-    """
-
-    @kernel
-    def convolution_weight_pack(args: ptr(i64), begin: i64, end: i64, worker: i64):
-        word = functools.partial(word_int, args)
-        channels, taps = word(W_CHANNELS), word(W_TAPS)
-        for item in loop(begin, end):
-            channel, block = item % channels, item // channels % word(W_BLOCKS)
-            group = item // (channels * word(W_BLOCKS))
-            source = word_pointer(args, W_SOURCE, element) + channel * word(W_CHANNEL)
-            source = source + group * word(W_GROUP) + block * rows * word(W_ROW)
-            to = word_pointer(args, W_TO, accumulate) + item * taps * rows
-            for t in loop(taps):
-                tap = source + load(args + t + N_WEIGHT_WORDS)
-                for r in range(rows):
-                    at = to + t * rows + r
-                    with when(block * rows + r < word(W_OUT)):
-                        store(at, cast(load(tap + word(W_ROW) * r), accumulate))
-                    with otherwise():
-                        store(at, constant(accumulate, 0))
-
-    return convolution_weight_pack

@@ -105,8 +105,7 @@ def conv_transpose2d(
 ) -> Value:  # fmt: skip
     """Spread images by weights over a window: the gradient of `conv2d` by its input.
 
-    y[n, o, p stride + k dilation - padding] += x[n, c, p] weight[c, o, k]; zeros stand around x,
-    so that with infinite weights the border is NaN
+    y[n, o, p stride + k dilation - padding] += x[n, c, p] weight[c, o, k]
 
     x               (N, C, H, W) or (C, H, W)  floats; bfloat16 and float16 are summed in float32;
                     complex values part by part
