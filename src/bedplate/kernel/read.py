@@ -19,7 +19,7 @@ from bedplate.kernel.ir import (
 )
 from bedplate.kernel.types import parse_type
 
-_HEAD = re.compile(r"kernel (\S+?)\((.*)\)(?: -> (\S+))?:$")
+_HEAD = re.compile(r"kernel (\S+?)\((.*?)\)(?: -> (\S+))?:$")
 _PARAMETER = re.compile(r"%(\d+): (\S+) (\w+)$")
 _NUMBERS = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
 

@@ -195,7 +195,8 @@ def _emit_bitcast(lowering: Any, instruction: Any) -> str:
 
 
 def _bitcast_meaning(machine: Any, instruction: Any, value: Any) -> Any:
-    return value.view(machine.dtype(instruction.type))
+    lanes = np.atleast_1d(value).view(machine.dtype(instruction.type))
+    return lanes if instruction.type.lanes else lanes[0]
 
 
 define("bitcast", _emit_bitcast, _bitcast_meaning)
