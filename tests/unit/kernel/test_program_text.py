@@ -96,6 +96,16 @@ def test_traced_program_reads_back() -> None:
     assert lower(again, find_target("avx512")) == outer.llvm("avx512")
 
 
+@pytest.mark.parametrize("type_", [vec(f32, 8), ptr(ptr(bf16)), i64], ids=str)
+def test_results_of_every_kind_read_back(type_: Any) -> None:
+    def same(x: type_, y: ptr(f32)) -> type_:
+        give_back(x)
+
+    text = print_program(kernel(same).ir)
+    assert read_program(text).result is type_
+    assert print_program(read_program(text)) == text
+
+
 @pytest.mark.parametrize("type_", SCALARS, ids=str)
 def test_types_read_back(type_: Any) -> None:
     for each in (type_, vec(type_, 8), parse_type(f"ptr({type_})")):

@@ -48,6 +48,10 @@ class ClError(Exception):
         super().__init__(f"{function}: {_ERRORS.get(code, 'error')} ({code})")
         self.code = code
 
+    def add(self, words: str) -> None:
+        """Add what else is known, on lines of its own."""
+        self.args = ("\n  ".join([str(self), *words.split("\n")[:20]]),)
+
 
 # name -> (argument types, whether the result is an object and the last argument the code)
 _FUNCTIONS: dict[str, tuple[tuple[Any, ...], bool]] = {

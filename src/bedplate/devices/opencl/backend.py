@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bedplate.devices.opencl.driver import OpenClDriver
-from bedplate.devices.opencl.runtime import all_devices, devices
+from bedplate.devices.opencl.runtime import all_devices, devices, was_forked
 from bedplate.errors import DeviceError
 
 
@@ -17,9 +17,14 @@ class OpenClBackend:
         return len(devices())
 
     def open(self, index: int) -> OpenClDriver:
+        if was_forked():
+            raise DeviceError(
+                "opencl: it was loaded before this process was forked, and its threads are not "
+                "in the child\n  start processes by spawn, or use OpenCL in one process only"
+            )
         found = devices()
         if index < len(found):
-            return OpenClDriver(found[index])
+            return OpenClDriver(found[index], index)
         others = [f"{each.name} lacks {', '.join(each.missing)}" for each in all_devices()
                   if each.missing]  # fmt: skip
         raise DeviceError("\n  ".join([f"opencl: there is no device {index}", *others]))

@@ -11,7 +11,6 @@ of the task's items: see kernel/device/spirv.py.
 from __future__ import annotations
 
 import ctypes
-import os
 from ctypes import byref, c_int64, c_size_t, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,8 @@ from bedplate.errors import DeviceError
 from bedplate.kernel.device.spirv import SPIRV
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -59,10 +60,9 @@ class Event:
 class OpenClDriver:
     """One device; what each method does stands in devices/backend.py."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: Found, place: int) -> None:
         self.target = SPIRV
         self._found = found
-        self._process = os.getpid()
         try:
             self._api = found.api.of_platform(found.platform)
             device = c_void_p(found.device)
@@ -73,7 +73,7 @@ class OpenClDriver:
             raise DeviceError(f"opencl: {found.name} does not open: {error}") from error
         self.n_workers = units
         self.host_can_address = bool(kind & cl.DEVICE_TYPE_CPU)
-        self._compiler = Compiler(self._api, self._context, found)
+        self._compiler = Compiler(self._api, self._context, found, place)
         self._n_workers_word = c_int64(units)
         self._global, self._local = c_size_t(units), c_size_t(1)
 
@@ -84,11 +84,6 @@ class OpenClDriver:
         return self._api.number("clGetDeviceInfo", self._found.device, what)
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        if os.getpid() != self._process:
-            raise DeviceError(
-                "opencl: the device was opened before this process was forked from its parent\n"
-                "  use the start method `spawn`, or open it in the child only"
-            )
         try:
             return self._api(name, *arguments)
         except ClError as error:
@@ -130,7 +125,11 @@ class OpenClDriver:
             self._call("clEnqueueMemcpyINTEL", queue.handle, 0, to, source, nbytes, 0, None, None)
 
     def compile(self, program: Program, symbol: str) -> Executable:
-        return self._compiler.compile(program, symbol)
+        return self.compile_many([(program, symbol)])[0]
+
+    def compile_many(self, programs: Sequence[tuple[Program, str]]) -> list[Executable]:
+        """As `compile`, for several at once: (program, symbol)."""
+        return self._compiler.compile_many(programs)
 
     def launch(self, queue: Queue, executable: Executable, arguments: int, items: int) -> None:
         if items <= 0:

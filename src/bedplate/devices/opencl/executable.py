@@ -1,24 +1,35 @@
 """Kernels for an OpenCL device: from a traced program to what can be launched.
 
-The driver's compiler takes 0.1 s for a kernel where reading its result back takes 3 ms, so
-binaries are kept in the cache of compiled objects, under the digest of everything they depend on.
+The driver's compiler takes 0.1 s for a kernel where loading what it made takes 3 ms, so binaries
+are kept in the cache of compiled objects, under the digest of everything they depend on. It works
+in helpers (build_server.py), several side by side where several kernels are asked for.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import os
 import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from bedplate.devices.opencl import api as cl
 from bedplate.devices.opencl.api import ClError
+from bedplate.devices.opencl.build_server import question
+from bedplate.devices.opencl.runtime import Found, devices
 from bedplate.errors import DeviceError
 from bedplate.kernel import cache
+from bedplate.kernel.device.apart import Apart, Ended, Refused
 from bedplate.kernel.device.spirv import make_spirv, spirv_text
 from bedplate.kernel.ir import Program
 
 # float32 division and roots rounded as IEEE 754 asks, where the device has it as an option
 CORRECT_DIVISION = b"-cl-fp32-correctly-rounded-divide-sqrt"
+MAX_HELPERS = 8  # each takes about 150 MB
 
 
 class Executable:
@@ -38,81 +49,148 @@ class Executable:
         self.api("clReleaseProgram", self._program)
 
 
-class Compiler:
-    """Makes executables for one device."""
+class Builder:
+    """The driver's compiler, for one device and set of options; lives in the helper."""
 
-    def __init__(self, api: Any, context: int, found: Any) -> None:
+    def __init__(self, device: int, options: bytes) -> None:
+        found = devices()[device]
+        self.api, self._options = found.api, options
+        self._device = ctypes.c_void_p(found.device)
+        self._context = self.api("clCreateContext", None, 1, ctypes.byref(self._device), None, None)
+
+    def binary(self, spirv: bytes) -> bytes:
+        """raises ClError, with what the compiler says"""
+        program = self.api("clCreateProgramWithIL", self._context, spirv, len(spirv))
+        try:
+            build(self.api, program, self._device, self._options)
+            size = self.api.number("clGetProgramInfo", program, cl.PROGRAM_BINARY_SIZES)
+            content = ctypes.create_string_buffer(size)
+            pointer = ctypes.c_void_p(ctypes.addressof(content))
+            self.api(
+                "clGetProgramInfo", program, cl.PROGRAM_BINARIES, ctypes.sizeof(pointer),
+                ctypes.byref(pointer), None,
+            )  # fmt: skip
+            return content.raw
+        finally:
+            self.api("clReleaseProgram", program)
+
+
+def build(api: Any, program: int, device: ctypes.c_void_p, options: bytes) -> None:
+    """Make a program ready to run.
+
+    raises ClError, with what the compiler says
+    """
+    try:
+        api("clBuildProgram", program, 1, ctypes.byref(device), options, None, None)
+    except ClError as error:
+        error.add(api.text("clGetProgramBuildInfo", program, device, cl.PROGRAM_BUILD_LOG))
+        raise
+
+
+class Compiler:
+    """Makes executables for one device; `place` is its place among the devices."""
+
+    def __init__(self, api: Any, context: int, found: Found, place: int) -> None:
         self.api = api
         self.context = context
-        self.device = found.device
+        self.device = ctypes.c_void_p(found.device)
         self.extensions = found.extensions
+        self.place = place
         self.identity = f"{found.platform_name}|{found.name}|{found.driver_version}"
         config = api.number("clGetDeviceInfo", found.device, cl.DEVICE_SINGLE_FP_CONFIG)
         self.options = CORRECT_DIVISION if config & cl.FP_CORRECT_DIVISION else b""
 
-    def compile(self, program: Program, symbol: str) -> Executable:
-        text = spirv_text(program, symbol)
-        self._check(program, text)
-        key = cache.key_of(f"{self.identity}|{self.options!r}|{text}")
-        image = cache.read(key)
-        if image is not None:
-            try:
-                return self._executable(self._from_binary(image), symbol)
-            except ClError:  # of a driver that takes it no longer: made again
-                pass
-        try:
-            built = self._build(make_spirv(text))
-            cache.write(key, self._binary(built))
-            return self._executable(built, symbol)
-        except ClError as error:
-            raise DeviceError(f"opencl: kernel {program.name} does not compile: {error}") from error
+    def compile_many(self, programs: Sequence[tuple[Program, str]]) -> list[Executable]:
+        """An executable for each (program, symbol), those in no cache made side by side."""
+        texts = [self._text(program, symbol) for program, symbol in programs]
+        images = [cache.read(self._key(text)) for text in texts]
+        names = [program.name for program, _ in programs]
+        self._make_missing(names, texts, images)
+        return [
+            self._executable(name, symbol, text, image or b"")
+            for name, (_, symbol), text, image in zip(names, programs, texts, images, strict=True)
+        ]
 
-    def _check(self, program: Program, text: str) -> None:
+    def _make_missing(
+        self, names: Sequence[str], texts: Sequence[str], images: list[bytes | None]
+    ) -> None:
+        missing = [place for place, image in enumerate(images) if image is None]
+        asked = [
+            (names[place], question(self.place, self.options, make_spirv(texts[place])))
+            for place in missing
+        ]
+        for place, image in zip(missing, _answers(asked), strict=True):
+            images[place] = image
+            cache.write(self._key(texts[place]), image)
+
+    def _text(self, program: Program, symbol: str) -> str:
         """raises DeviceError for a type or an instruction that the device does not have"""
+        text = spirv_text(program, symbol)
         for word, extension, what in (
             (" half", "cl_khr_fp16", "float16"),
             ("atomicrmw", "cl_khr_int64_base_atomics", "atomics of 64 bits"),
         ):
             if word in text and extension not in self.extensions:
                 raise DeviceError(f"opencl: kernel {program.name} needs {what} ({extension})")
+        return text
 
-    def _build(self, spirv: bytes) -> int:
-        program = self.api("clCreateProgramWithIL", self.context, spirv, len(spirv))
-        return self._built(program)
+    def _key(self, text: str) -> str:
+        return cache.key_of(f"{self.identity}|{self.options!r}|{text}")
 
-    def _from_binary(self, image: bytes) -> int:
-        device = ctypes.c_void_p(self.device)
+    def _executable(self, name: str, symbol: str, text: str, image: bytes) -> Executable:
+        try:
+            return self._loaded(symbol, image)
+        except ClError:  # of a driver that takes what was kept no longer
+            again: list[bytes | None] = [None]
+            self._make_missing([name], [text], again)
+            try:
+                return self._loaded(symbol, again[0] or b"")
+            except ClError as error:
+                raise DeviceError(f"opencl: kernel {name} does not load: {error}") from error
+
+    def _loaded(self, symbol: str, image: bytes) -> Executable:
         size, status = ctypes.c_size_t(len(image)), ctypes.c_int32(0)
-        text = ctypes.c_char_p(image)
+        content = ctypes.c_char_p(image)
         program = self.api(
-            "clCreateProgramWithBinary", self.context, 1, ctypes.byref(device), ctypes.byref(size),
-            ctypes.byref(text), ctypes.byref(status),
+            "clCreateProgramWithBinary", self.context, 1, ctypes.byref(self.device),
+            ctypes.byref(size), ctypes.byref(content), ctypes.byref(status),
         )  # fmt: skip
-        return self._built(program)
-
-    def _built(self, program: int) -> int:
-        device = ctypes.c_void_p(self.device)
         try:
-            self.api("clBuildProgram", program, 1, ctypes.byref(device), self.options, None, None)
-        except ClError:
+            build(self.api, program, self.device, self.options)
+            return Executable(
+                self.api, program, self.api("clCreateKernel", program, symbol.encode())
+            )
+        except BaseException:
             self.api("clReleaseProgram", program)
             raise
-        return program
 
-    def _binary(self, program: int) -> bytes:
-        size = self.api.number("clGetProgramInfo", program, cl.PROGRAM_BINARY_SIZES)
-        content = ctypes.create_string_buffer(size)
-        pointer = ctypes.c_void_p(ctypes.addressof(content))
-        self.api(
-            "clGetProgramInfo", program, cl.PROGRAM_BINARIES, ctypes.sizeof(pointer),
-            ctypes.byref(pointer), None,
-        )  # fmt: skip
-        return content.raw
 
-    def _executable(self, program: int, symbol: str) -> Executable:
-        try:
-            kernel = self.api("clCreateKernel", program, symbol.encode())
-        except ClError:
-            self.api("clReleaseProgram", program)
-            raise
-        return Executable(self.api, program, kernel)
+def _answers(asked: Sequence[tuple[str, bytes]]) -> list[bytes]:
+    """The answers to (kernel, question), several helpers at work."""
+    if len(asked) < 2:
+        return [_answer(*each) for each in asked]
+    with ThreadPoolExecutor(min(_n_helpers(), len(asked))) as pool:
+        return list(pool.map(_answer, *zip(*asked, strict=True)))
+
+
+def _answer(name: str, content: bytes) -> bytes:
+    helper = _helpers().get()
+    try:
+        return helper.ask(content)
+    except (Ended, Refused) as error:
+        raise DeviceError(f"opencl: kernel {name} does not compile: {error}") from error
+    finally:
+        _helpers().put(helper)
+
+
+def _n_helpers() -> int:
+    return min(len(os.sched_getaffinity(0)), MAX_HELPERS)
+
+
+@functools.cache
+def _helpers() -> SimpleQueue[Apart]:
+    """Those that nobody is asking just now; each is started by its first question."""
+    free: SimpleQueue[Apart] = SimpleQueue()
+    for _ in range(_n_helpers()):
+        free.put(Apart(str(Path(__file__).with_name("build_server.py"))))
+    return free

@@ -31,6 +31,7 @@ RUNTIME = "libintelocl.so"
 NEEDED = ("libintlc.so.5", "libimf.so", "libirng.so", "libsvml.so", "libtbb.so.12")
 LOADER = "libOpenCL.so.1"
 _lock = threading.Lock()
+_loaded_in: list[int] = []  # the process that loaded OpenCL: its threads are not in a forked child
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,25 @@ def _describe(api: Api, platform: int, device: int) -> Found:
 
 
 def all_devices() -> tuple[Found, ...]:
-    """Every OpenCL device of this machine."""
+    """Every OpenCL device of this machine; none in a child of a process that had loaded OpenCL."""
     with _lock:
-        return _all_devices()
+        if not _loaded_in:
+            _loaded_in.append(os.getpid())
+        return () if was_forked() else _all_devices()
+
+
+def was_forked() -> bool:
+    """Whether OpenCL was loaded before this process was forked from its parent."""
+    return bool(_loaded_in) and _loaded_in[0] != os.getpid()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def devices() -> list[Found]:
