@@ -8,14 +8,14 @@ the new value is written over the old one, where the plan's order allows it.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
 from bedplate.compiler.host import line_in, lines_of
-from bedplate.compiler.plan import ARENA, ERROR_WORDS, ERRORS, FIRST_INPUT, Plan, double_bits
+from bedplate.compiler.plan import ARENA, FIRST_INPUT, Bound, Plan, double_bits
 from bedplate.compiler.realise import find_plan, planning, project_outputs
 from bedplate.compiler.signature import Signature
+from bedplate.devices.cpu.runner import is_watched
 from bedplate.graph.node import Node, topological_order
 from bedplate.memory import allocate
 
@@ -43,9 +43,9 @@ class CapturedPlan:
         # two captures with equal keys do the same
         self.key: Any = signature.key, tuple([double_bits(x) for x in signature.scalars])
         self.first_output = FIRST_INPUT + len(self.inputs)
-        self._errors = (ctypes.c_int64 * ERROR_WORDS)()
-        self.slots = self._new_slots(signature.scalars)
-        self._address = ctypes.addressof(self.slots)
+        self._bound = Bound(self.plan.native)
+        self.slots = self._bound.slots
+        self._set_numbers(signature.scalars)
         self._arena = allocate(self.plan.arena_bytes) if self._keeps_arena() else None
         if self._arena is not None:
             self.slots[ARENA] = self._arena.address
@@ -62,31 +62,28 @@ class CapturedPlan:
         """Let go of the captured graph: whoever holds a node keeps its memory from reuse."""
         self.inputs = []
 
-    def _new_slots(self, scalars: list[float]) -> Any:
-        plan = self.plan
-        slots = (ctypes.c_int64 * plan.native.n_slots)()
-        slots[ERRORS] = ctypes.addressof(self._errors)
-        first = self.first_output + len(plan.output_bytes)
-        for i, number in enumerate(scalars):
-            slots[first + i] = double_bits(number)
-        return slots
+    def _set_numbers(self, scalars: list[float]) -> None:
+        first = self.first_output + len(self.plan.output_bytes)
+        for slot, number in enumerate(scalars, first):
+            self.slots[slot] = double_bits(number)
 
     def run(self) -> None:
-        """Run with the addresses that the caller has put in `slots`.
+        """Run with the addresses that the caller has put in `slots`; one run at a time.
 
         raises  IndexError if an index was out of range, LinAlgError
         """
-        plan = self.plan
+        plan, bound = self.plan, self._bound
         if self._arena is None and plan.arena_bytes:
             arena = allocate(plan.arena_bytes)  # freed when this returns
             self.slots[ARENA] = arena.address
-        if plan.has_host_tasks or plan.native.is_watched():
-            plan.launch(self.slots, self._errors, self._line)
+        if plan.has_host_tasks or is_watched():
+            plan.launch(self.slots, bound.errors, self._line)
+        elif plan.native.is_alone:
+            plan.native.start(bound.frame.argument)
         else:
-            plan.native.run_at(self._address)
-        if self._errors[0]:
-            self._errors[0] = 0
-            plan.raise_index_error(self._errors, self._line)
+            plan.native.run_frame(bound.frame)
+        if plan.sites and bound.take_error():
+            plan.raise_index_error(bound.errors, self._line)
 
     def _line(self, node: Node) -> str:
         return line_in(self._lines, node)

@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from bedplate.compiler.access import Access, access_of, numel
@@ -20,14 +21,14 @@ from bedplate.compiler.builder import BufferRef, Launch, View
 from bedplate.compiler.debug import show_run
 from bedplate.compiler.fuse import Fuser
 from bedplate.compiler.groups import Group
-from bedplate.compiler.host import HostTask, place_of
+from bedplate.compiler.host import HostTask, line_in, lines_of, place_of
 from bedplate.compiler.lower import Lowering
 from bedplate.compiler.memory_plan import plan_memory
 from bedplate.compiler.merge import merged_tasks
 from bedplate.compiler.passes.pipeline import Step, run_passes
 from bedplate.compiler.schedule import allow_overwriting, checked_regions, schedule
 from bedplate.config import config, settings_of
-from bedplate.devices.cpu.runner import NativePlan, Slot, Task
+from bedplate.devices.cpu.runner import NativePlan, Slot, Task, address_of
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
 from bedplate.kernel.checks import watch
@@ -51,15 +52,21 @@ class Result:
 
 
 class Bound:
-    """Slots and an error record for one run at a time."""
+    """A frame and its error record, for one run at a time."""
 
-    __slots__ = ("address", "errors", "slots")
+    __slots__ = ("errors", "frame", "slots")
 
-    def __init__(self, n_slots: int) -> None:
+    def __init__(self, native: NativePlan) -> None:
         self.errors = (ctypes.c_int64 * ERROR_WORDS)()
-        self.slots = (ctypes.c_int64 * n_slots)()
+        self.frame = native.new_frame()
+        self.slots = self.frame.slots
         self.slots[ERRORS] = ctypes.addressof(self.errors)
-        self.address = ctypes.addressof(self.slots)
+
+    def take_error(self) -> bool:
+        """Whether an index was out of range in the last run; the next begins without."""
+        found = self.errors[0] != 0
+        self.errors[0] = 0
+        return found
 
 
 @dataclass
@@ -90,6 +97,45 @@ class Plan:
 
     def __post_init__(self) -> None:
         self.has_host_tasks = any(tasks for _, tasks in self.stops)
+        self.gives_one = (
+            len(self.results) == len(self.output_bytes) == 1 and not self.results[0].alias
+        )
+
+    def take_bound(self) -> Bound:
+        """Slots that nobody else has; `spare` takes them back after a run that went well."""
+        try:
+            return self.spare.pop()
+        except IndexError:
+            return Bound(self.native)
+
+    def run_one(self, inputs: Sequence[Any], scalars: Sequence[float], node: Node) -> Any:
+        """As `run`, for a plan of one op that `gives_one`, has no host tasks and is not watched.
+
+        node     names the user's line if an index was out of range
+        returns  the block of the result
+        """
+        block = allocate(self.output_bytes[0])
+        bound = self.take_bound()
+        slots, position = bound.slots, FIRST_INPUT
+        for each in inputs:
+            slots[position] = each.address
+            position += 1
+        slots[position] = block.address
+        for number in scalars:
+            position += 1
+            slots[position] = double_bits(number)
+        if self.arena_bytes:
+            arena = allocate(self.arena_bytes)  # freed when this returns
+            slots[ARENA] = arena.address
+        native = self.native
+        if native.is_alone:
+            native.start(bound.frame.argument)
+        else:
+            native.run_frame(bound.frame)
+        if self.sites and bound.take_error():
+            self.raise_index_error(bound.errors, partial(line_in, lines_of([node])))
+        self.spare.append(bound)
+        return block
 
     def run(
         self, inputs: Sequence[Any], scalars: Sequence[float], line: LineOf = Node.line
@@ -101,42 +147,38 @@ class Plan:
         line     names the user's line of a node that failed
         raises   IndexError if an index was out of range, LinAlgError
         """
-        sizes = self.output_bytes
-        outputs = [allocate(sizes[0])] if len(sizes) == 1 else allocate_all(sizes)
-        bound = self.spare.pop() if self.spare else Bound(self.native.n_slots)
-        slots, errors = bound.slots, bound.errors
-        arena = None
-        if self.arena_bytes:
-            arena = allocate(self.arena_bytes)
+        outputs = allocate_all(self.output_bytes)
+        bound = self.take_bound()
+        slots = bound.slots
+        arena = allocate(self.arena_bytes) if self.arena_bytes else None
+        if arena is not None:
             slots[ARENA] = arena.address
         position = FIRST_INPUT
-        for block in inputs:
-            slots[position] = block.address
-            position += 1
-        for block in outputs:
-            slots[position] = block.address
-            position += 1
+        for blocks in (inputs, outputs):
+            for block in blocks:
+                slots[position] = block.address
+                position += 1
         for number in scalars:
             slots[position] = double_bits(number)
             position += 1
         check, debug = _settings()
         if check:
-            self._run_watched(slots, [*inputs, *outputs, arena], errors, line)
+            self._run_watched(slots, [*inputs, *outputs, arena], bound.errors, line)
         elif self.has_host_tasks or debug or hooks.run is not None:
-            self.launch(slots, errors, line)
+            self.launch(slots, bound.errors, line)
         else:
-            self.native.run_at(bound.address)
-        if errors[0]:
-            self.raise_index_error(errors, line)
+            self.native.run_frame(bound.frame)
+        if bound.take_error():
+            self.raise_index_error(bound.errors, line)
         self.spare.append(bound)
-        if len(outputs) == 1 == len(self.results) and not self.results[0].alias:
+        if self.gives_one:
             return outputs
         return [(inputs if r.alias else outputs)[r.index] for r in self.results]
 
     def _run_watched(self, slots: Any, blocks: list[Any], errors: Any, line: LineOf) -> None:
         """Run kernels that check each access against the memory that the plan was given."""
         memory = [(block.address, block.nbytes) for block in blocks if block is not None]
-        memory += [(ctypes.addressof(x), ctypes.sizeof(x)) for x in (slots, errors)]
+        memory += [(address_of(x), memoryview(x).nbytes) for x in (slots, errors)]
         with watch([*memory, self.native.extent]):
             self.launch(slots, errors, line)
 

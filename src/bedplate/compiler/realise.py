@@ -18,7 +18,7 @@ from typing import Any
 
 from bedplate.compiler import stored_plans
 from bedplate.compiler.across import compute_across, is_one_plan
-from bedplate.compiler.collect import collected, key_of_one
+from bedplate.compiler.collect import collected, is_of_one_plan, key_of_one
 from bedplate.compiler.device_plan import compile_for, named
 from bedplate.compiler.host import line_in, lines_of
 from bedplate.compiler.plan import Plan, compile_plan
@@ -35,6 +35,10 @@ from bedplate.ops.record import REGISTRY
 PLAN_CACHE_SIZE = 256  # plans; a training loop needs a handful
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 _settings = settings_of(*PLAN_SETTINGS)
+_run_settings = settings_of(*PLAN_SETTINGS, "threads", "num_threads", "check", "debug")
+# of one op on values that are there, under the settings that stand before them; see `run_one`
+_ready: tuple[tuple[Any, ...], dict[Any, Plan]] = ((), {})
+CPU = Device("cpu")
 
 
 class Turn:
@@ -65,6 +69,9 @@ def realise(nodes: list[Node]) -> None:
     nodes   made and perhaps not yet computed; the list is consumed
     raises  IndexError for an index that is out of range; what was asked for stays without value
     """
+    if len(nodes) == 1 and run_one(nodes[0]):
+        nodes.clear()
+        return
     entered = TURN.entered
     entered.append(None)
     try:
@@ -75,24 +82,24 @@ def realise(nodes: list[Node]) -> None:
 
 
 def _realise(nodes: list[Node]) -> None:
-    if not (len(nodes) == 1 and run_one(nodes)):
-        signature = collected(nodes)
-        if signature is not None:
-            nodes.clear()
-            if signature.roots:
-                run_signature(signature)
-            return
-        order = topological_order(nodes)
-        roots = held_nodes(order, nodes)
+    one = nodes[0] if len(nodes) == 1 else None
+    signature = collected(nodes)
+    if signature is not None:
         nodes.clear()
-        if not roots:
-            return
-        if not is_one_plan(order):
-            compute_across(order, roots, run_on)
-        elif any(node.op.name == "output" or node.op.n_outputs > 1 for node in order):
-            run_native(roots)
-        elif roots:
-            run_ordered(needed(order, roots), roots)
+        if signature.roots:
+            run_signature(signature, one)
+        return
+    order = topological_order(nodes)
+    roots = held_nodes(order, nodes)
+    nodes.clear()
+    if not roots:
+        return
+    if not is_one_plan(order):
+        compute_across(order, roots, run_on)
+    elif any(node.op.name == "output" or node.op.n_outputs > 1 for node in order):
+        run_native(roots)
+    elif roots:
+        run_ordered(needed(order, roots), roots)
 
 
 def held_nodes(order: list[Node], nodes: list[Node]) -> list[Node]:
@@ -178,38 +185,64 @@ def run_ordered(order: list[Node], roots: list[Node]) -> None:
     run_signature(Signature(order, roots))
 
 
-def run_one(nodes: list[Node]) -> bool:
-    """Compute a node that is one op on values that are there, if there is a plan for it.
+def run_one(node: Node) -> bool:
+    """Compute a node that is one op on values that are there, if a plan for it is at hand.
 
-    nodes  of the one node; it is consumed if this gives True
+    This is what an uncaptured program does most, so it takes no lock and few calls: a plan's run
+    has all that it writes for itself. If two threads come to one node both compute it, to the same
+    bits. A value that a replayed step writes in place is never read here: it has no block, and
+    what stands for it (`Taken`) is left to who holds the lock.
     """
-    node = nodes[0]
-    key: Any = key_of_one(node)
-    if key is None or hooks.plan_key is not None:
+    inputs = node.inputs
+    if type(node) is not Node or node.device is not CPU or hooks.plan_key or hooks.run:
         return False
-    key = key, _settings(), n_workers(), ()
-    plan = _plans.get(key)
+    settings, plans = _ready
+    now = _run_settings()
+    if now is not settings and now != settings:
+        return False
+    found = key_of_one(node, inputs)
+    if found is None:
+        return False
+    key, blocks, numbers = found
+    plan = plans.get(key)
     if plan is None:
         return False
-    _plans.move_to_end(key)
-    nodes.clear()
-    blocks = [source.block for source in node.inputs]
-    (node.block,) = plan.run(blocks, (), lambda failed: line_in(lines_of([node]), failed))
+    node.block = plan.run_one(blocks, numbers, node)
     node.inputs = ()
     return True
 
 
-def run_signature(signature: Signature) -> None:
-    """Compute the roots of a graph by its plan, compiled or found."""
+def _make_ready(node: Node, plan: Plan) -> None:
+    """Have the plan of a node that is one op at hand for the next one like it."""
+    global _ready
+    now = _run_settings()
+    check, debug = now[-2:]
+    found = key_of_one(node, node.inputs)
+    if found is None or check or debug or hooks.plan_key or not is_of_one_plan(node):
+        return
+    if node.device is not CPU or plan.has_host_tasks or not plan.gives_one:
+        return
+    settings, plans = _ready
+    if now != settings or len(plans) >= PLAN_CACHE_SIZE:
+        _ready = settings, plans = now, {}
+    plans[found[0]] = plan
+
+
+def run_signature(signature: Signature, one: Node | None = None) -> None:
+    """Compute the roots of a graph by its plan, compiled or found.
+
+    one   the only node of the pending list, if there was one
+    """
     inputs = [node.block for node in signature.inputs]
     if None in inputs:
         raise _escaped(signature.inputs[inputs.index(None)])
     order = signature.order
     device = signature.roots[0].device
     if device.is_native:
-        blocks = find_plan(signature).run(
-            inputs, signature.scalars, lambda node: line_in(lines_of(order), node)
-        )
+        plan = find_plan(signature)
+        if one is not None:
+            _make_ready(one, plan)
+        blocks = plan.run(inputs, signature.scalars, lambda node: line_in(lines_of(order), node))
     else:
         blocks = _started(signature, inputs, device)
     for root, block in zip(signature.roots, blocks, strict=True):
@@ -326,8 +359,10 @@ def _without_collector() -> Iterator[None]:
 
 def clear_plans() -> None:
     """Forget all plans; for tests and for measuring compilation."""
+    global _ready
     with planning():
         _plans.clear()
+        _ready = (), {}
 
 
 if hasattr(os, "register_at_fork"):

@@ -153,16 +153,11 @@ def rule(name: str, accepted: tuple[DType, ...], result: Result) -> Callable[...
     allowed = frozenset(accepted)
 
     def infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
-        first = inputs[0]
+        first, last = inputs[0], inputs[-1]
         shape = first.shape
         dtype = first.dtype
-        for other in inputs:
-            if other is first:
-                continue
-            if other.dtype is not dtype:
-                refuse_inputs(DTypeError, name, "the dtypes differ", inputs)
-            if other.shape != shape:
-                shape = broadcast_shapes(name, inputs)
+        if len(inputs) > 2 or last.dtype is not dtype or last.shape != shape:
+            shape = _common(name, inputs)
         if dtype not in allowed:
             refuse_dtype(name, inputs, accepted)
         if result is None:
@@ -170,6 +165,16 @@ def rule(name: str, accepted: tuple[DType, ...], result: Result) -> Callable[...
         return shape, result if isinstance(result, DType) else result(dtype)
 
     return infer
+
+
+def _common(name: str, inputs: tuple[Any, ...]) -> Shape:
+    """The shape to which inputs of one dtype broadcast."""
+    first = inputs[0]
+    if any(other.dtype is not first.dtype for other in inputs):
+        refuse_inputs(DTypeError, name, "the dtypes differ", inputs)
+    if all(other.shape == first.shape for other in inputs):
+        return first.shape
+    return broadcast_shapes(name, inputs)
 
 
 def refuse_dtype(name: str, inputs: tuple[Any, ...], accepted: tuple[DType, ...]) -> NoReturn:
