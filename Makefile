@@ -9,11 +9,12 @@ BIN := .venv/bin
 DEMO_SECONDS ?= 90
 DEMO_OUT ?= runs/demo
 TEST_WORKERS ?= 2
+STRESS_MINUTES ?= 5
 PEERS := .venv-peers
 TEST_ARGUMENTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sweep smoke lint format types imports docs peer bench check clean demo-environment \
+.PHONY: help demo test sweep stress smoke lint format types imports docs peer bench check clean demo-environment \
 	dev-environment peer-environment
 
 help: ## this list
@@ -29,6 +30,9 @@ test: dev-environment ## all tests but the peers'
 sweep: dev-environment ## the sweeps of `make test` at full length: hypothesis at 200 examples and others
 	@BEDPLATE_SWEEP=full $(BIN)/python -m pytest -m sweep -n $(TEST_WORKERS) --dist worksteal \
 		--timeout 1800 --ignore=tests/external $(TEST_ARGUMENTS)
+
+stress: dev-environment ## eight threads that do everything at once, for STRESS_MINUTES
+	@$(BIN)/python tests/stress_threads.py --minutes $(STRESS_MINUTES)
 
 smoke: dev-environment ## everything once, under a minute
 	@$(BIN)/python -m pytest tests/smoke.py
