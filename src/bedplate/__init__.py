@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from bedplate import data, inspect, kernel, memory, nn, olmo, optim
     from bedplate.compiler.explain import explain
     from bedplate.inspect import profile
+    from bedplate.memory import MemoryManager, ThreadLocalPool
     from bedplate.tensor import fft, linalg, special
     from bedplate.tensor.check_operation import check_operation
     from bedplate.tensor.detect import detect_nan
@@ -101,10 +102,12 @@ __all__ = [
     "Device",
     "Event",
     "Generator",
+    "MemoryManager",
     "Operation",
     "Stream",
     "Tensor",
     "TensorOps",
+    "ThreadLocalPool",
     "__array_api_version__",
     "__array_namespace_info__",
     "arange",

@@ -98,6 +98,12 @@ SETTINGS = (
     Setting("algebra", True, "value-exact algebraic rewrites", plans=True),
     Setting("pooling", True, "keep freed memory for reuse"),
     Setting("pool_size", 0, "bound in MiB of freed memory kept for reuse; 0: half the limit"),
+    Setting("small_bound", 1, "up to so many MiB each thread keeps freed memory for itself; "
+            "read once, and when a MemoryManager is made"),
+    Setting("medium_bound", 100, "up to so many MiB freed memory is kept for all threads, cut and "
+            "joined; read when small_bound is"),
+    Setting("keep_large", True, "what the library itself frees above medium_bound is kept too, "
+            "whole, within pool_size; off: given back at once; read once"),
     Setting("memory_limit", 0, "bound in MiB of memory in use; 0: what the machine has"),
     Setting("threads", True, "run kernels on all worker threads; off: on the caller alone"),
     Setting("accumulate", "", "how sum, mean, var, std, norms, matmul add up: float32, float64 "

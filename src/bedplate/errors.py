@@ -43,6 +43,10 @@ class LeakError(UserError, AssertionError):
         self.report = report
 
 
+class MemoryUseError(UserError, ValueError):
+    """A buffer that is used or freed after it was freed, or that another manager made."""
+
+
 class GradientError(UserError, RuntimeError):
     """A gradient that cannot be had: a freed graph, an op without one, a wrong root."""
 

@@ -17,6 +17,7 @@ from typing import Any
 NAMES = {
     "check_operation": "tensor.check_operation", "detect_nan": "tensor.detect",
     "explain": "compiler.explain", "kaiming_init": "nn", "profile": "inspect",
+    "MemoryManager": "memory", "ThreadLocalPool": "memory",
 }  # fmt: skip
 SPACES = ("fft", "linalg", "special")  # functions of the tensor floor under a name of their own
 PARTS = ("cli", "compiler", "data", "inspect", "kernel", "memory", "nn", "olmo", "optim")

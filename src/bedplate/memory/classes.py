@@ -1,23 +1,15 @@
-"""Size classes: the few sizes that requests are rounded up to, so that freed memory fits again.
+"""Size classes: the few sizes that small requests are rounded up to, so that freed memory fits.
 
-    64, 128, ... 512         one class every 64 bytes (the alignment, a cache line)
-    576, 640, ... 1024, ...  eight classes to each doubling: at most 12.5 % is wasted
-
-Three tiers, by who keeps what is freed:
-
-| tier   | bytes            | carved from        | free list     |
-|--------|------------------|--------------------|---------------|
-| small  | up to 64 KiB     | slabs of 1 MiB     | one a thread  |
-| medium | up to 1 MiB      | slabs of 8 MiB     | shared        |
-| large  | more             | a mapping for each | shared, bounded |
+64, 128, ... 512         one class every 64 bytes (the alignment, a cache line)
+576, 640, ... 1024, ...  eight classes to each doubling: at most 12.5 % is wasted
 """
 
 from __future__ import annotations
 
 ALIGNMENT = 64
-SMALL_BYTES = 1 << 16
-MEDIUM_BYTES = 1 << 20
+PAGE_BYTES = 1 << 12
 HUGE_PAGE_BYTES = 1 << 21
+MEBIBYTE = 1 << 20
 STEPS = 8  # classes to each doubling
 
 
@@ -35,20 +27,32 @@ def class_bytes(nbytes: int) -> int:
     if nbytes <= STEPS * ALIGNMENT:
         return round_up(max(nbytes, 1), ALIGNMENT)
     step = 1 << ((nbytes - 1).bit_length() - STEPS.bit_length())
-    rounded = round_up(nbytes, step)
-    return rounded if rounded < HUGE_PAGE_BYTES else round_up(rounded, HUGE_PAGE_BYTES)
+    return round_up(nbytes, step)
 
 
-def _all_classes(limit: int) -> list[int]:
-    sizes = [ALIGNMENT]
-    while sizes[-1] < limit:
-        sizes.append(class_bytes(sizes[-1] + 1))
-    return sizes
+class Classes:
+    """The classes up to a bound.
 
+    sizes    of each class in bytes, rising
+    index    the number of the class of a size
+    by_line  the number of the class of a request, by its cache lines; up to `TABLE_BYTES`
+    """
 
-# the classes of the small and medium tiers, and how many of them are small
-SIZES = _all_classes(MEDIUM_BYTES)
-N_SMALL = SIZES.index(SMALL_BYTES) + 1
-INDEX = {size: index for index, size in enumerate(SIZES)}
-# the small class of a request, by its number of cache lines
-SMALL_CLASS = [INDEX[class_bytes(n * ALIGNMENT)] for n in range(SMALL_BYTES // ALIGNMENT + 1)]
+    TABLE_BYTES = MEBIBYTE
+
+    def __init__(self, bound_bytes: int) -> None:
+        self.sizes = [ALIGNMENT]
+        while self.sizes[-1] < bound_bytes:
+            self.sizes.append(class_bytes(self.sizes[-1] + 1))
+        self.index = {size: number for number, size in enumerate(self.sizes)}
+        self.by_line = [0]
+        for number, size in enumerate(self.sizes):
+            if size > self.TABLE_BYTES:
+                break
+            self.by_line += [number] * (size // ALIGNMENT + 1 - len(self.by_line))
+
+    def of(self, nbytes: int) -> int:
+        """The number of the class of a request."""
+        if nbytes <= self.TABLE_BYTES:
+            return self.by_line[(nbytes + (ALIGNMENT - 1)) >> 6]
+        return self.index[class_bytes(nbytes)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import threading
+from weakref import ref
 
 from bedplate.memory.classes import ALIGNMENT, HUGE_PAGE_BYTES, round_up
 
@@ -14,13 +16,40 @@ from bedplate.memory.classes import ALIGNMENT, HUGE_PAGE_BYTES, round_up
 HUGE_FROM_BYTES = 2 * HUGE_PAGE_BYTES
 
 
+class Account:
+    """What this process has mapped, and the lock of all that is slow in this floor.
+
+    lock    taken for free ranges, kept mappings and this account; held around fork
+    inside  somebody is between two steps of a change: what its own thread's finalisers want
+            meanwhile is done by itself, or later
+    mapped  bytes of all mappings there are; more, if Ctrl-C ended a finaliser
+    free    of those, what the medium and large tiers keep for reuse
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.inside = False
+        self.mapped = 0
+        self.free = 0
+        self.mappings: dict[int, ref[Mapping]] = {}  # by address
+
+    def recount(self) -> None:
+        """Set `mapped` right; the lock is held."""
+        found = [made() for made in list(self.mappings.values())]
+        self.mapped = sum([mapping.nbytes for mapping in found if mapping is not None])
+
+
+ACCOUNT = Account()
+
+
 class Mapping:
     """A range of fresh, zeroed pages; given back to the system when the object goes."""
 
-    __slots__ = ("_pages", "address", "nbytes")
+    __slots__ = ("__weakref__", "_pages", "address", "nbytes")
 
     def __init__(self, nbytes: int) -> None:
         """raises MemoryError if the system has no such range"""
+        self.nbytes = 0
         huge = nbytes >= HUGE_FROM_BYTES
         alignment = HUGE_PAGE_BYTES if huge else ALIGNMENT
         try:
@@ -28,9 +57,19 @@ class Mapping:
         except (OSError, OverflowError, ValueError) as error:
             raise MemoryError(str(error)) from None
         self.address = round_up(_address(self._pages), alignment)
-        self.nbytes = nbytes
         if huge and hasattr(mmap, "MADV_HUGEPAGE"):
             _advise_huge(self._pages)
+        with ACCOUNT.lock:
+            ACCOUNT.mappings[self.address] = ref(self)
+            ACCOUNT.mapped += nbytes
+            self.nbytes = nbytes
+
+    # the default keeps the name alive while the interpreter shuts down
+    def __del__(self, account: Account = ACCOUNT) -> None:
+        with account.lock:
+            if self.nbytes:
+                account.mapped -= self.nbytes
+                del account.mappings[self.address]
 
 
 def _map(nbytes: int) -> mmap.mmap:
@@ -63,3 +102,12 @@ def machine_bytes() -> int:
         except (OSError, ValueError):  # absent, or "max"
             continue
     return min(found) if found else 1 << 62
+
+
+# Held around fork, so that a child finds the accounts whole.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=ACCOUNT.lock.acquire,
+        after_in_parent=ACCOUNT.lock.release,
+        after_in_child=ACCOUNT.lock.release,
+    )

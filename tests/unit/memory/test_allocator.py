@@ -14,10 +14,12 @@ import pytest
 from bedplate import dtypes
 from bedplate.config import config
 from bedplate.errors import InternalError, OutOfMemoryError
-from bedplate.memory import Block, allocate, allocator, release_cache
-from bedplate.memory.classes import ALIGNMENT, SIZES, SMALL_BYTES, SMALL_CLASS, class_bytes
+from bedplate.memory import Block, allocate, release_cache, tiers
+from bedplate.memory.classes import ALIGNMENT, Classes, class_bytes
+from bedplate.memory.mapping import ACCOUNT, Mapping
+from bedplate.memory.tiers import LIBRARY
 
-SIZES_TO_TRY = [0, 1, 64, 65, 4096, SMALL_BYTES, SMALL_BYTES + 1, 1 << 20, (1 << 20) + 1, 9 << 20]
+SIZES_TO_TRY = [0, 1, 64, 65, 4096, 65_536, 65_537, 1 << 20, (1 << 20) + 1, 9 << 20, 101 << 20]
 
 
 @pytest.mark.parametrize("pooling", [True, False])
@@ -36,13 +38,20 @@ def test_classes_waste_little_and_are_consistent():
     for nbytes in [*range(1, 5000, 7), 70_000, 3_000_000, 1 << 24]:
         size = class_bytes(nbytes)
         assert nbytes <= size
-        assert size <= max(nbytes * 1.126, nbytes + 63, -(-nbytes // (1 << 21)) * (1 << 21))
-    assert sorted(SIZES) == SIZES
-    for nbytes in range(SMALL_BYTES + 1):
-        assert SIZES[SMALL_CLASS[(nbytes + 63) >> 6]] == class_bytes(nbytes)
+        assert size <= max(nbytes * 1.126, nbytes + 63)
 
 
-@pytest.mark.parametrize("nbytes", [100, 100_000, 3 << 20])
+@pytest.mark.parametrize("bound", [0, 64, 1000, 1 << 20, 9 << 20])
+def test_the_table_of_classes_says_what_the_rule_says(bound):
+    classes = Classes(bound)
+    assert classes.sizes == sorted(set(classes.sizes))
+    assert bound <= classes.sizes[-1] <= max(bound * 1.13, bound + 64)
+    for nbytes in [*range(min(bound, 70_000)), *range(bound - 5, bound + 1)]:
+        if nbytes >= 0:
+            assert classes.sizes[classes.of(nbytes)] == class_bytes(nbytes)
+
+
+@pytest.mark.parametrize("nbytes", [100, 100_000, 3 << 20, 120 << 20])
 def test_a_freed_block_is_used_again(nbytes):
     address = allocate(nbytes).address
     assert allocate(nbytes).address == address
@@ -158,25 +167,35 @@ def test_many_threads_at_once():
     assert not wrong
 
 
+def kept_bytes():
+    return LIBRARY.medium.free_bytes + LIBRARY.large.free_bytes
+
+
 def test_kept_memory_is_bounded():
     release_cache()
+    before = kept_bytes()  # beside what is in use of a segment
     with config(pool_size=8):
-        blocks = [allocate(4 << 20) for _ in range(6)]
+        blocks = [allocate(4 << 20) for _ in range(6)] + [allocate(110 << 20)]
         del blocks
         allocate(2 << 20)
-        assert allocator._shared.large_free_bytes <= 8 << 20
+        assert kept_bytes() <= before + (8 << 20)
     with config(pooling=False):
+        mapped = ACCOUNT.mapped
         block = allocate(4 << 20)
+        assert ACCOUNT.mapped == mapped + (4 << 20)
         del block
-        assert allocator._shared.large_free_bytes == 0
+        assert ACCOUNT.mapped == mapped
 
 
 def test_out_of_memory_names_the_largest_holders():
+    release_cache()
     held = allocate(30 << 20, site="model.py:77")
     with pytest.raises(OutOfMemoryError, match=r"(?s)no memory for 1\.0 TiB, asked for at x\.py:3"
                        r".*30\.0 MiB   made at model\.py:77"):  # fmt: skip
         allocate(1 << 40, site="x.py:3")
-    with pytest.raises(MemoryError, match=r"in use .* of 40\.0 MiB"), config(memory_limit=40):
+    limit = ACCOUNT.mapped // (1 << 20) + 10
+    asked = pytest.raises(MemoryError, match=rf"in use .* of {limit}\.0 MiB")
+    with asked, config(memory_limit=limit):
         allocate(32 << 20)
     del held
     assert allocate(1 << 20).nbytes == 1 << 20
@@ -195,10 +214,10 @@ def test_steady_use_does_not_grow():
             allocate(nbytes)
 
     use()
-    before = allocator._shared.slab_bytes, allocator._shared.large_free_bytes
+    before = ACCOUNT.mapped, ACCOUNT.free
     for _ in range(100):
         use()
-    assert (allocator._shared.slab_bytes, allocator._shared.large_free_bytes) == before
+    assert (ACCOUNT.mapped, ACCOUNT.free) == before
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -216,8 +235,10 @@ def test_a_forked_child_allocates_and_leaves_its_parents_values_alone():
 
 
 STORM = """
-import random, signal, sys, threading, time
-from bedplate.memory import allocate, allocator, release_cache
+import gc, random, signal, sys, threading, time
+from bedplate.memory import allocate, release_cache
+from bedplate.memory.mapping import ACCOUNT, Mapping
+from bedplate.memory.tiers import LIBRARY
 
 draw = random.Random(1)
 def strike(*_):
@@ -229,7 +250,8 @@ while (passed := time.monotonic() - start) < 1.5 or hits <= 100 and passed < 40:
     try:
         signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, 3e-4))
         for _ in range(200):
-            blocks = [allocate(draw.choice([100, 100_000, 3 << 20, 5 << 20])) for _ in range(3)]
+            sizes = draw.choices([100, 100_000, 3 << 20, 5 << 20, 101 << 20], k=3)
+            blocks = [allocate(size) for size in sizes]
             if draw.random() < 0.05:
                 release_cache()
             del blocks
@@ -242,11 +264,19 @@ thread = threading.Thread(target=lambda: done.append(allocate(3 << 20)), daemon=
 thread.start()
 thread.join(5)
 assert done, "the lock was left taken"
-shared = allocator._shared
-assert shared.large_live_bytes == sum(m.nbytes for m, _ in shared.large_live.values())
-assert shared.large_free_bytes >= sum(m.nbytes for m in shared.large_age.values())
-shared._trim(0)
-assert not shared.large_age and not shared.large_free_bytes
+del done
+medium, large = LIBRARY.medium, LIBRARY.large
+assert medium.free_bytes == sum(end - start for start, end in medium._free.items())
+assert large.free_bytes == sum(m.nbytes for m in large.kept.values())
+assert ACCOUNT.free == medium.free_bytes + large.free_bytes
+ranges = sorted([*medium._free.items(), *medium._live.items()])
+assert all(end <= start for (_, end), (start, _) in zip(ranges, ranges[1:]))
+release_cache()
+assert not large.kept and not medium.unused()
+gc.collect()
+held = [*medium.segments.values(), *(slab for slab, _ in LIBRARY.small.slabs.values())]
+held += large._live.values()
+assert ACCOUNT.mapped == sum(m.nbytes for m in held)
 assert hits > 100, hits
 """
 
@@ -259,20 +289,31 @@ def test_interrupts_leave_the_allocator_whole():
     assert run.returncode == 0, run.stderr[-2000:]
 
 
-def test_a_finaliser_may_allocate_anywhere(monkeypatch):
-    """Also while its thread carves memory under the lock, as the garbage collector may have it."""
-    original = allocator.Mapping
-
-    def mapping_with_a_finaliser(nbytes):
-        monkeypatch.setattr(allocator, "Mapping", original)
-        allocate(3 << 20)  # what a finaliser run by the collector would do here
-        allocate(100_000)
-        return original(nbytes)
-
+@pytest.mark.parametrize("nbytes", [300, 3 << 20, 120 << 20])
+def test_a_finaliser_may_allocate_anywhere(monkeypatch, nbytes):
+    """Also while its thread maps memory under the lock, as the garbage collector may have it."""
     release_cache()
-    monkeypatch.setattr(allocator, "Mapping", mapping_with_a_finaliser)
-    blocks = [allocate(7 << 20), allocate(3 << 20)]
-    assert len({block.address for block in blocks}) == 2
+    waiting = [allocate(size) for size in (300, 100_000, 3 << 20, 120 << 20)]
+    made = []
+
+    class Late(Mapping):
+        def __init__(self, nbytes):
+            monkeypatch.setattr(tiers, "Mapping", Mapping)
+            waiting.clear()
+            made.extend(allocate(size) for size in (300, 100_000, 3 << 20, 120 << 20))
+            super().__init__(nbytes)
+
+    monkeypatch.setattr(tiers, "Mapping", Late)
+    blocks = [allocate(nbytes)]
+    while not made:  # until something is mapped
+        blocks.append(allocate(nbytes))
+    blocks += made
+    spans = sorted((b.address, b.address + b.nbytes) for b in blocks)
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+    before = tiers.in_use()
+    made.clear()
+    blocks.clear()
+    assert tiers.in_use() <= before - (123 << 20)  # what was mapped apart has gone
 
 
 def test_a_child_finds_the_accounts_whole():
@@ -292,7 +333,7 @@ def test_a_child_finds_the_accounts_whole():
             if not pid:
                 allocate(3 << 20)
                 release_cache()
-                os._exit(0 if allocator._shared.large_free_bytes == 0 else 1)
+                os._exit(0 if not LIBRARY.medium.unused() else 1)
             assert os.waitpid(pid, 0)[1] == 0
     finally:
         stop.set()
