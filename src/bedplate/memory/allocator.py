@@ -13,7 +13,7 @@ import numpy as np
 from bedplate.config import config
 from bedplate.errors import InternalError
 from bedplate.memory.block import Block
-from bedplate.memory.classes import ALIGNMENT
+from bedplate.memory.classes import ALIGNMENT, SMALL_BYTES
 from bedplate.memory.mapping import Mapping
 from bedplate.memory.small import Home
 from bedplate.memory.tiers import LIBRARY, Tiers, release_all
@@ -21,8 +21,6 @@ from bedplate.memory.tiers import LIBRARY, Tiers, release_all
 _here = LIBRARY.here
 _QUICK_BYTES = min(LIBRARY.small_bytes, LIBRARY.small.classes.TABLE_BYTES)
 _CLASS = LIBRARY.small.classes.by_line
-# with pooling off, what is smaller comes from NumPy, where a mapping would take whole pages
-_PAGES_FROM_BYTES = 1 << 16
 
 
 def allocate(nbytes: int, site: Any = None) -> Block:
@@ -84,7 +82,7 @@ def taken_from(tiers: Tiers, nbytes: int, site: Any) -> Block:
 
 def _unpooled(nbytes: int, site: Any) -> Block:
     """A block whose memory is given back with it."""
-    if nbytes >= _PAGES_FROM_BYTES:
+    if nbytes > SMALL_BYTES:  # below, a mapping would be pages for a little
         pages = LIBRARY.pages(nbytes, site)
         return Block(pages.address, nbytes, site, kept_alive=pages)
     array = np.empty(nbytes + ALIGNMENT, np.uint8)

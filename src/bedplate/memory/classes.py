@@ -10,6 +10,7 @@ ALIGNMENT = 64
 PAGE_BYTES = 1 << 12
 HUGE_PAGE_BYTES = 1 << 21
 MEBIBYTE = 1 << 20
+SMALL_BYTES = 1 << 16  # up to here a slab of a mebibyte holds many
 STEPS = 8  # classes to each doubling
 
 

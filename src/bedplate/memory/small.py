@@ -18,12 +18,12 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
-from bedplate.memory.classes import MEBIBYTE, Classes
+from bedplate.memory.classes import MEBIBYTE, SMALL_BYTES, Classes
 from bedplate.memory.mapping import ACCOUNT, Mapping
 
 _REFILL_BYTES = 1 << 15  # a thread takes this much of a class at once
 # slabs of these sizes, for classes up to so many bytes each; above, a slab for each block
-_SLABS = ((1 << 16, MEBIBYTE), (MEBIBYTE, 8 * MEBIBYTE))
+_SLABS = ((SMALL_BYTES, MEBIBYTE), (MEBIBYTE, 8 * MEBIBYTE))
 
 
 class ThreadLocalPool(threading.local):
