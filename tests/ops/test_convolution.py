@@ -145,6 +145,41 @@ def test_kernels_touch_nothing_outside_their_buffers(kind: Any) -> None:
             np.testing.assert_array_equal(a, b)
 
 
+# what stands behind a convolution, and whether it is one launch with it
+FINISHED: dict[str, tuple[Any, bool]] = {
+    "bias and activation": (lambda y, b, r: (y + b).relu(), True),
+    "residual": (lambda y, b, r: (y * b + r).tanh(), True),
+    "narrower": (lambda y, b, r: (y + b).astype(bp.bfloat16), True),
+    "truth": (lambda y, b, r: y > r, True),
+    "turned": (lambda y, b, r: y + r.transpose(-1, -2).reshape(y.shape), False),
+}
+
+
+@pytest.mark.parametrize("name", FINISHED)
+@pytest.mark.parametrize("dtype", [bp.float32, bp.bfloat16], ids=str)
+@pytest.mark.parametrize("space", [(37,), (9, 11), (7, 7), (3, 4, 5)], ids=str)
+def test_what_stands_behind_is_done_at_the_store(name: str, dtype: Any, space: Any) -> None:
+    function, is_one = FINISHED[name]
+    convolve = {1: bp.conv1d, 2: bp.conv2d, 3: bp.conv3d}[len(space)]
+    ones = (1,) * len(space)
+    x, w, b, r = (
+        bp.tensor(floats(n, *shape), dtype=dtype)
+        for n, shape in enumerate(
+            ((2, 20, *space), (48, 10, *(3 * n for n in ones)), (1, 48, *ones), (2, 48, *space))
+        )
+    )
+
+    def finished() -> Any:
+        return function(convolve(x, w, padding=1, groups=2), b, r)
+
+    schedule = bp.explain(finished()).schedule()
+    assert ("map_" in schedule) != is_one or (name == "turned" and len(space) == 1), schedule
+    together = finished().astype(bp.float32).numpy()
+    with bp.config(fusion=False):
+        apart = finished().astype(bp.float32).numpy()
+    np.testing.assert_array_equal(together, apart)
+
+
 def test_same_keeps_the_sizes_with_the_greater_half_last() -> None:
     x, w = floats(1, 1, 2, 6, 7), floats(2, 3, 2, 4, 4)
     got = bp.conv2d(bp.tensor(x), bp.tensor(w), padding="same")

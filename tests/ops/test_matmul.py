@@ -104,3 +104,13 @@ def test_gradient(shapes):
         slope = ((np.matmul(*pair) - np.matmul(a.astype(np.float64), b)) * seed).sum() / eps
         np.testing.assert_allclose(grad[place], slope, rtol=1e-3, atol=1e-3)
         assert grad.shape == value.shape
+
+
+@pytest.mark.parametrize("shapes", [((70, 40), (40, 33)), ((1, 40), (40, 70)), ((5, 40), (40,))])
+def test_truth_of_a_product(shapes):
+    """A comparison behind a product is its epilogue, and bools lie as bytes."""
+    a, b = floats(1, *shapes[0]), floats(2, *shapes[1])
+    found = bp.matmul(bp.tensor(a), bp.tensor(b)) > 0.25
+    assert found.dtype is bp.bool
+    values = bp.matmul(bp.tensor(a), bp.tensor(b)).numpy()
+    np.testing.assert_array_equal(found.numpy(), values > 0.25)

@@ -1,7 +1,7 @@
 """epilogue: an element-wise chain that an op applies to each value before it stores it.
 
-A fused group that reads the result of a matmul (and nobody else does), in place, without
-reductions, becomes the op's epilogue: bias, activation, residual and cast cost no pass over
+A fused group that reads the result of a matmul or a convolution (and nobody else does), in place,
+without reductions, becomes the op's epilogue: bias, activation, residual and cast cost no pass over
 memory of their own. Its other inputs are read at (batch, row, column) with one stride each.
 """
 
@@ -27,10 +27,18 @@ from bedplate.compiler.program_builder import ProgramBuilder
 from bedplate.compiler.uses import AccessUse, Context, inner_pattern
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
-from bedplate.kernel import cast, constant, gather, i64, iota, load, splat
+from bedplate.kernel import cast, constant, gather, i1, i64, iota, load, splat, u8
 from bedplate.kernel.task import word_float, word_int, word_pointer
 
 Strides = tuple[int, int, int]  # of batch, row, column
+
+
+def finished_shape(product: Node) -> tuple[int, ...] | None:
+    """The shape by whose batch, row and column an op applies an epilogue; None if it does not."""
+    takes = product.op.epilogue
+    if isinstance(takes, bool):
+        return product.shape if takes else None
+    return takes(product)
 
 
 def matrix_strides(access: Access, shape: tuple[int, ...]) -> Strides | None:
@@ -88,7 +96,8 @@ class EpilogueBuilder(ProgramBuilder):
 
     def _strides(self, use: AccessUse) -> Strides:
         access = Access(self.product, use.dims, use.offset)
-        found = matrix_strides(access, self.product.shape)
+        shape = finished_shape(self.product)
+        found = matrix_strides(access, shape) if shape is not None else None
         if found is None:
             raise InternalError("an epilogue reads by one stride along rows and columns")
         return found
@@ -120,7 +129,8 @@ class EmitEpilogue:
             else:
                 raise InternalError(f"{each} cannot be part of an epilogue")
             env.append(made)
-        return env[self.result]
+        result = env[self.result]
+        return cast(result, u8) if result.type.scalar is i1 else result  # bools lie as bytes
 
     def _apply(self, value: Apply, env: list[Any]) -> Any:
         emit = value.op.emit

@@ -11,7 +11,7 @@ from typing import Any
 
 from bedplate.compiler.access import numel
 from bedplate.compiler.domain import compatible, cuts_of
-from bedplate.compiler.epilogue import matrix_strides
+from bedplate.compiler.epilogue import finished_shape, matrix_strides
 from bedplate.compiler.groups import ASSEMBLE, FUSED, KERNEL, Group
 from bedplate.compiler.uses import Region, region_dims
 from bedplate.graph.node import Node
@@ -53,6 +53,9 @@ def _can_finish(fuser: Any, product: Node, group: Group) -> bool:
         return False
     if group.total != numel(product) or len(group.members) > MAX_EPILOGUE:
         return False
+    shape = finished_shape(product)
+    if shape is None:
+        return False
     for node in group.members:
         if node.op.name in ("take", "checked_index") or node.op.kind != "elementwise":
             return False
@@ -60,7 +63,7 @@ def _can_finish(fuser: Any, product: Node, group: Group) -> bool:
             access = fuser.access_of(source)
             if access.base is product and not access.identity:
                 return False
-            if matrix_strides(access, product.shape) is None:
+            if matrix_strides(access, shape) is None:
                 return False
     return True
 

@@ -94,7 +94,9 @@ class Op:
     combine     reduce: (a, b) -> kernel-language value
     accumulate  reduce: (input dtype) -> dtype of the accumulator
     n_outputs   how many values the op gives
-    epilogue    kernel: can apply an element-wise chain to each value that it stores
+    epilogue    kernel: can apply an element-wise chain to each value that it stores, at (batch,
+                row, column) of its shape; or (node) -> the shape of three axes or more by which it
+                does so, None if the kernel of this node does not
     any_order   kernel: those of its several outputs that it can store in any order of their axes
                 in which the last stays: it writes by the strides of the view that it is given
     by_parts    on complex inputs it does the same to the real parts and to the imaginary parts;
@@ -120,7 +122,7 @@ class Op:
     combine: Callable[..., Any] | None = None
     accumulate: Callable[..., Any] | None = None
     n_outputs: int = 1
-    epilogue: bool = False
+    epilogue: bool | Callable[[Any], Any] = False
     any_order: tuple[int, ...] = ()
     by_parts: bool = False
     promote: str = ""

@@ -149,49 +149,67 @@ def _kinds(cut: Tiling) -> tuple[list[int], list[int]]:
     return ends, words
 
 
-def enter_last(
-    builder: Any, grid: LastGrid, weights: Any, of: WindowSum, target: Any, groups: int
-) -> None:
-    """Enter the packing of the weights, and the tiles."""
-    view = target.view
-    accumulate = accumulator(view.dtype)
+def _tile_of(weights: Any, of: WindowSum, cell: int, target: Any) -> tuple[Tile, Tiling]:
+    """The tile, and how lines are cut into such.
+
+    cell   elements from a cell of the grid to the next
+    """
+    accumulate = accumulator(weights.view.dtype)
     most, vectors = last_tile_shape(weights.rows, host().lanes(accumulate))
-    z, y, x = of.out
-    cut = tiling(of.axes[2], most, weights.channels, grid.steps[3])
+    cut = tiling(of.axes[2], most, weights.channels, cell)
     lines = max(most // cut.width, 1)
-    follows = zip(target.sizes, target.steps, (y * x, x, 1), strict=True)
+    _, y, x = of.out
+    follows = zip(of.out, target.steps, (y * x, x, 1), strict=True)
     flat = all(size == 1 or step == beside for size, step, beside in follows)
     form = LastForm(lines, cut.width, "plane" if flat else "apart", cut.cuts)
-    tile = Tile(accumulate, from_dtype(view.dtype), lines * cut.width, vectors, form)
-    depth = weights.channels * of.n_taps
+    element = from_dtype(target.view.dtype)
+    return Tile(accumulate, element, lines * cut.width, vectors, form), cut
+
+
+def _place_words(grid: LastGrid, of: WindowSum, channels: int) -> dict[str, Any]:
+    """The words that say where outputs meet elements of the grid."""
+    along_z, along_y, along_x = of.axes
+    moved = [axis.stride * step for axis, step in zip(of.axes, grid.steps[1:], strict=True)]
+    return {
+        "grid": grid.start, "moved_n": grid.steps[0], "moved": moved, "out_y": of.out[1],
+        "out_x": of.out[2], "tap_z": along_z.step * grid.steps[1],
+        "tap_y": along_y.step * grid.steps[2], "taps_y": len(along_y.taps),
+        "first": along_z.first * grid.steps[1] + along_y.first * grid.steps[2],
+        "channels": channels, "line_weights": len(along_x.taps) * channels,
+    }  # fmt: skip
+
+
+def enter_last(
+    builder: Any, grid: LastGrid, weights: Any, of: WindowSum, target: Any, groups: int,
+    epilogue: Any = None,
+) -> None:  # fmt: skip
+    """Enter the packing of the weights, and the tiles."""
+    view, depth = target.view, weights.channels * of.n_taps
+    tile, cut = _tile_of(weights, of, grid.steps[3], target)
     n_blocks = -(-weights.rows // tile.columns)
-    block_bytes = depth * tile.columns * accumulate.itemsize
-    packed = pack_weights(builder, weights, of.taps(), accumulate, tile.columns, groups)
+    packed = pack_weights(builder, weights, of.taps(), tile.accumulate, tile.columns, groups)
     # weights of an item stay in half of the second cache, if those of one block do
+    block_bytes = depth * tile.columns * tile.accumulate.itemsize
     blocks = min(max(cache_bytes(2) // 2 // block_bytes, 1), n_blocks)
     parts = groups * -(-n_blocks // blocks)
-    runs, n_runs, n_tiles = _runs(of, view.shape[0], lines, cut.count)
+    runs, n_runs, n_tiles = _runs(of, view.shape[0], tile.form.lines, cut.count)
     chunks = min(-(-ITEMS_PER_WORKER * n_workers() // parts), -(-n_tiles // TILES))
-    kinds, rest = _kinds(cut)
-    moved = [axis.stride * step for axis, step in zip(of.axes, grid.steps[1:], strict=True)]
-    along_z, along_y, along_x = of.axes
-    line_weights = len(along_x.taps) * weights.channels
+    kinds, segments = _kinds(cut)
+    places = _place_words(grid, of, weights.channels)
     words = WORDS.values(
-        grid=grid.start, weight=packed, out=target.first, n_tiles=n_tiles, n_chunks=chunks,
+        **places, weight=packed, out=target.first, n_tiles=n_tiles, n_chunks=chunks,
         n_blocks=n_blocks, blocks=blocks, n_runs=n_runs, across=cut.count,
         kinds_first=len(cut.first), kinds_last=len(cut.last), kinds_at=len(runs),
-        segments_at=len(runs) + len(kinds), channels=weights.channels, out_channels=weights.rows,
-        images=view.shape[0], out_y=y, out_x=x, moved_n=grid.steps[0], moved=moved,
-        step_n=view.strides[0], step_channel=view.strides[1], step=target.steps,
-        first=sum(a.first * s for a, s in zip(of.axes[:2], grid.steps[1:3], strict=True)),
-        tap_z=along_z.step * grid.steps[1], tap_y=along_y.step * grid.steps[2],
-        taps_y=len(along_y.taps), line_weights=line_weights, depth=depth,
-        ahead=-(-lines * cut.width * moved[2] // depth),
+        segments_at=len(runs + kinds), epilogue_at=len(runs + kinds + segments),
+        out_channels=weights.rows, images=view.shape[0], step_n=view.strides[0],
+        step_channel=view.strides[1], step=target.steps, depth=depth,
+        ahead=-(-tile.rows * places["moved"][2] // depth),
     )  # fmt: skip
+    words += [*runs, *kinds, *segments, *(() if epilogue is None else epilogue.words)]
     builder.launch(
-        last_tile_kernel(tile), words + runs + kinds + rest, parts * chunks,
-        reads=[grid.buffer, packed], writes=[view.buffer],
-        flops=2.0 * view.shape[0] * groups * weights.rows * depth * z * y * x,
+        last_tile_kernel(tile, epilogue), words, parts * chunks, reads=[grid.buffer, packed],
+        writes=[view.buffer],
+        flops=2.0 * view.shape[0] * groups * weights.rows * depth * math.prod(of.out),
         nbytes=grid.nbytes + packed.nbytes + view.size * view.dtype.itemsize, name="convolution",
     )  # fmt: skip
 

@@ -26,7 +26,6 @@ neither on the cut, on the batch, nor on the number of threads.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -61,11 +60,11 @@ from bedplate.ops.convolution.tile import Reader, Tile, Words
 from bedplate.ops.matmul.pack import transpose
 
 # Behind them: the runs of lines, RUN_WORDS each; (first, last) segment of each kind of tile along a
-# line; the segments, SEGMENT_WORDS each.
+# line; the segments, SEGMENT_WORDS each; the words of the epilogue.
 WORDS = Words(
     "grid weight out n_tiles n_chunks n_blocks blocks n_runs across kinds_first kinds_last "
-    "kinds_at segments_at channels out_channels images out_y out_x moved_n moved* step_n "
-    "step_channel step* first tap_z tap_y taps_y line_weights depth ahead"
+    "kinds_at segments_at epilogue_at channels out_channels images out_y out_x moved_n moved* "
+    "step_n step_channel step* first tap_z tap_y taps_y line_weights depth ahead"
 )
 RUN_WORDS = 9
 SEGMENT_WORDS = 4
@@ -117,8 +116,20 @@ def _buffer_row(tile: Tile) -> int:
     return _margin(tile) + TILES * tile.rows + tile.lanes
 
 
-@functools.cache
-def last_tile_kernel(tile: Tile) -> Kernel:
+_kernels: dict[Any, Kernel] = {}
+
+
+def last_tile_kernel(tile: Tile, epilogue: Any) -> Kernel:
+    """The kernel of a tile and an epilogue (or None), made once."""
+    key = (tile, None if epilogue is None else epilogue.key)
+    found = _kernels.get(key)
+    if found is None:
+        emit = None if epilogue is None else epilogue.emit
+        found = _kernels.setdefault(key, _make_kernel(tile, emit))
+    return found
+
+
+def _make_kernel(tile: Tile, emit: Any) -> Kernel:
     """The task: an item is some groups of tiles for some blocks of output channels."""
 
     @kernel
@@ -142,7 +153,7 @@ def last_tile_kernel(tile: Tile) -> Kernel:
                     for n in loop(first_tile, last_tile):
                         _emit_tile(tile, word, group, block, n, pieces)
                     if tile.form.store == "plane":
-                        pieces.store(word, group, block)
+                        pieces.store(word, group, block, emit)
 
     return convolution_last
 
@@ -333,21 +344,31 @@ class _Pieces:
                     at = self.buffer + ((v * lanes + n) * _buffer_row(tile) + low)
                     store(at + start, channel)
 
-    def store(self, word: Reader, group: Value, block: Value) -> None:
-        """Each channel of the pieces to its planes."""
+    def store(self, word: Reader, group: Value, block: Value, emit: Any) -> None:
+        """Each channel of the pieces to its planes, as the epilogue makes it of the sums."""
         tile = self.tile
         first_channel, out_channels = block * tile.columns, word.out_channels
         channels = minimum(out_channels - first_channel, tile.columns)
         step = word.step_channel
-        out = word.pointer("out", tile.element) + (group * out_channels + first_channel) * step
+        row = group * out_channels + first_channel
+        out = word.pointer("out", tile.element) + row * step
         for piece in loop(self.count.get()):
             start, end = load(self.starts + piece), load(self.ends + piece)
-            to = out + (load(self.images + piece) * word.step_n + load(self.places + piece))
+            image, place = load(self.images + piece), load(self.places + piece)
+            to = out + (image * word.step_n + place)
             for o in loop(channels):
                 for at in loop(start, end, tile.lanes):
                     value = load(self.buffer + (o * _buffer_row(tile) + at), tile.lanes)
                     mask = tail_mask(end - at, tile.lanes)
-                    store(to + (o * step + (at - start)), cast(value, tile.element), mask=mask)
+                    if emit is None:
+                        value = cast(value, tile.element)
+                    else:
+                        column = place + (at - start)
+                        value = emit(
+                            value, image, row + o, column, tile.lanes, mask, word.args,
+                            word.epilogue_at + len(WORDS),
+                        )  # fmt: skip
+                    store(to + (o * step + (at - start)), value, mask=mask)
 
 
 def _store_apart(

@@ -10,6 +10,7 @@ the strides. One and two dimensions run as three, with leading sizes of 1.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from bedplate.ops.convolution.depthwise import enter_depthwise, enter_depthwise_by_weight, fits
@@ -44,6 +45,17 @@ def _multiplier(weight: Any, shape: Shape3) -> int:
     return weight.shape[0] // shape.groups if weight.shape[1] == 1 else 0
 
 
+def finished_shape(node: Any) -> tuple[int, int, int] | None:
+    """(N, out, positions), if the kernel applies an epilogue: that over channels side by side."""
+    x, w = node.inputs
+    depth = math.prod(w.shape[1:])
+    if 0 in node.shape or not pays(
+        w.shape[0] // node.attributes["groups"], depth, accumulator(x.dtype)
+    ):
+        return None
+    return (*node.shape[:2], math.prod(node.shape[2:]))
+
+
 def lower_forward(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = None) -> None:
     """Enter the launches of a convolution."""
     (x, w), (out,) = inputs, outputs
@@ -57,7 +69,7 @@ def lower_forward(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: 
     weights = Weights(w, rows, w.shape[1], rows * w.strides[0], w.strides[0], w.strides[1])
     target = Target(out, 0, shape.out, lifted(out.strides[2:], 0))
     if pays(rows, weights.channels * of.n_taps, accumulator(x.dtype)):
-        enter_last(builder, pack_last(builder, x), weights, of, target, shape.groups)
+        enter_last(builder, pack_last(builder, x), weights, of, target, shape.groups, epilogue)
     else:
         grid = grid_of_input(builder, x, shape)
         enter_positions(builder, grid, weights, of, target, shape.groups)

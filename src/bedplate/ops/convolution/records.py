@@ -259,6 +259,7 @@ CONVOLUTION = register(
         gradient=convolution_gradient,
         cost=Cost("2 C / groups taps flops an output; inputs and output once", _flops),
         lower=deferred("bedplate.ops.convolution.lower", "lower_forward"),
+        epilogue=deferred("bedplate.ops.convolution.lower", "finished_shape"),
         dtypes=FLOATS,
         samples=_samples(""),
         doc="Sums of an input times weights in a window that moves over it.",

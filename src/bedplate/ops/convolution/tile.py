@@ -75,20 +75,20 @@ def _spread(name: str) -> list[str]:
 class Reader:
     """Reads words where a kernel asks for them: `word.channels`, `word.pointer("grid", f32)`."""
 
-    __slots__ = ("_args", "_words")
+    __slots__ = ("_words", "args")
 
     def __init__(self, words: Words, args: Value) -> None:
-        self._words, self._args = words, args
+        self._words, self.args = words, args
 
     def __getattr__(self, name: str) -> Value:
         try:
-            return word_int(self._args, self._words.places[name])
+            return word_int(self.args, self._words.places[name])
         except KeyError:
             raise AttributeError(f"the task has no word {name!r}") from None
 
     def pointer(self, name: str, element: Type) -> Value:
         """A word as a pointer to elements."""
-        return word_pointer(self._args, self._words.places[name], element)
+        return word_pointer(self.args, self._words.places[name], element)
 
     def triple(self, name: str) -> list[Value]:
         """Three words along z, y, x."""
@@ -96,4 +96,4 @@ class Reader:
 
     def more(self, index: Any) -> Value:
         """The words behind those that have names."""
-        return word_int(self._args, index + len(self._words))
+        return word_int(self.args, index + len(self._words))
