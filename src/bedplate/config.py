@@ -113,6 +113,8 @@ SETTINGS = (
             "that is faster: the same bits, but subnormal numbers count as zeros", plans=True),
     Setting("byte_dot", True, "products of int8 and uint8 by the processor's dot instruction, "
             "where it has one: the same integers", plans=True),
+    Setting("opencl_options", "", "further options of OpenCL's compiler: with -cl-opt-disable "
+            "kernels are made four times as fast, and run slower"),
     Setting("print_precision", 4, "digits behind the point when a tensor is printed"),
     Setting("print_threshold", 1000, "of a tensor with more elements only the edges are printed"),
     Setting("print_edge", 3, "elements at each end of an axis that are printed then"),

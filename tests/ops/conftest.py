@@ -5,13 +5,16 @@ Nothing here names an op: all comes from the records.
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.conftest import SWEEP
 
 import bedplate as bp
-from bedplate.devices.registry import BACKENDS
+from bedplate.devices.registry import BACKENDS, OPTIONAL, backends
 from bedplate.testing.samples import WIDE, Case, cases, is_differentiable, varies, weights_for
 
 # both sides of a central difference in float64; its own error is about STEP squared
@@ -89,6 +92,27 @@ def assert_close(got: Any, wanted: Any, tolerance: float, what: str) -> None:
 def device(request: pytest.FixtureRequest) -> Any:
     """Every kind of device that this machine has."""
     return bp.Device(request.param)
+
+
+PLANNED = sorted(name for name in OPTIONAL if name in backends() and backends()[name].count())
+ONE_IN = 40  # of the cases on each planned device in `make test`; `make sweep` has them all
+
+
+@pytest.fixture(params=PLANNED)
+def planned_device(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Every kind of device that this machine has and that runs our kernels through a driver."""
+    with bp.config(opencl_options="-cl-opt-disable"):
+        yield bp.Device(request.param)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    planned = [item for item in items if "planned_device" in getattr(item, "fixturenames", ())]
+    for item in planned:
+        item.add_marker(pytest.mark.sweep)
+    if SWEEP == "quick":
+        left = {item for item in planned if zlib.crc32(item.name.encode()) % ONE_IN}
+        items[:] = [item for item in items if item not in left]
+        config.hook.pytest_deselected(items=list(left))
 
 
 class Toolbox:

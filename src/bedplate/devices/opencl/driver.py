@@ -73,8 +73,7 @@ class OpenClDriver:
             raise DeviceError(f"opencl: {found.name} does not open: {error}") from error
         self.n_workers = units
         self.host_can_address = bool(kind & cl.DEVICE_TYPE_CPU)
-        self._compiler = Compiler(self._api, self._context, found, place)
-        self._n_workers_word = c_int64(units)
+        self._compiler = Compiler(self._api, self._context, found, place, units)
         self._global, self._local = c_size_t(units), c_size_t(1)
 
     def __repr__(self) -> str:
@@ -134,15 +133,14 @@ class OpenClDriver:
     def launch(self, queue: Queue, executable: Executable, arguments: int, items: int) -> None:
         if items <= 0:
             return
-        kernel = executable.kernel
-        with executable.lock:  # arguments are kept with the kernel until it is enqueued
-            words = (c_int64(arguments), c_int64(items), self._n_workers_word)
-            for place, word in enumerate(words):
-                self._call("clSetKernelArg", kernel, place, 8, byref(word))
-            self._call(
-                "clEnqueueNDRangeKernel", queue.handle, kernel, 1, None, byref(self._global),
-                byref(self._local), 0, None, None,
-            )  # fmt: skip
+        kernel = executable.take()
+        for place, word in enumerate((arguments, items)):
+            self._call("clSetKernelArg", kernel, place, 8, byref(c_int64(word)))
+        self._call(
+            "clEnqueueNDRangeKernel", queue.handle, kernel, 1, None, byref(self._global),
+            byref(self._local), 0, None, None,
+        )  # fmt: skip
+        executable.give_back(kernel)
 
     # Order
 

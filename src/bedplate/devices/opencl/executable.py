@@ -8,45 +8,67 @@ in helpers (build_server.py), several side by side where several kernels are ask
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
+from bedplate.config import config
 from bedplate.devices.opencl import api as cl
 from bedplate.devices.opencl.api import ClError
 from bedplate.devices.opencl.build_server import question
 from bedplate.devices.opencl.runtime import Found, devices
 from bedplate.errors import DeviceError
 from bedplate.kernel import cache
-from bedplate.kernel.device.apart import Apart, Ended, Refused
+from bedplate.kernel.device.apart import Ended, Helpers, Refused
 from bedplate.kernel.device.spirv import make_spirv, spirv_text
 from bedplate.kernel.ir import Program
 
 # float32 division and roots rounded as IEEE 754 asks, where the device has it as an option
-CORRECT_DIVISION = b"-cl-fp32-correctly-rounded-divide-sqrt"
+CORRECT_DIVISION = "-cl-fp32-correctly-rounded-divide-sqrt"
 MAX_HELPERS = 8  # each takes about 150 MB
 
 
 class Executable:
-    """A compiled kernel; it has its arguments set and is launched under its lock."""
+    """A compiled kernel.
 
-    def __init__(self, api: Any, program: int, kernel: int) -> None:
-        self.api = api
-        self.kernel = kernel
-        self.lock = threading.Lock()
+    Arguments are kept in OpenCL's kernel object until it is enqueued, so each launch that is under
+    way has one of its own: taken from those that are free, or made.
+    """
+
+    def __init__(self, api: Any, program: int, symbol: str, n_workers: int) -> None:
+        self._api = api
         self._program = program
+        self._symbol = symbol.encode()
+        self._n_workers = ctypes.c_int64(n_workers)
+        self._all: list[int] = []
+        self._free = [self._made()]
+
+    def take(self) -> int:
+        """A kernel object that nobody else uses, until it is given back."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return self._made()
+
+    def give_back(self, kernel: int) -> None:
+        self._free.append(kernel)
+
+    def _made(self) -> int:
+        api = self._api
+        kernel = api("clCreateKernel", self._program, self._symbol)
+        self._all.append(kernel)
         true = ctypes.c_uint32(1)
         for kind in (cl.KERNEL_INDIRECT_HOST, cl.KERNEL_INDIRECT_DEVICE):
             api("clSetKernelExecInfo", kernel, kind, 4, ctypes.byref(true))
+        api("clSetKernelArg", kernel, 2, 8, ctypes.byref(self._n_workers))
+        return kernel
 
     def __del__(self) -> None:
-        self.api("clReleaseKernel", self.kernel)
-        self.api("clReleaseProgram", self._program)
+        for kernel in self._all:
+            self._api("clReleaseKernel", kernel)
+        self._api("clReleaseProgram", self._program)
 
 
 class Builder:
@@ -90,15 +112,21 @@ def build(api: Any, program: int, device: ctypes.c_void_p, options: bytes) -> No
 class Compiler:
     """Makes executables for one device; `place` is its place among the devices."""
 
-    def __init__(self, api: Any, context: int, found: Found, place: int) -> None:
+    def __init__(self, api: Any, context: int, found: Found, place: int, n_workers: int) -> None:
         self.api = api
+        self.n_workers = n_workers
         self.context = context
         self.device = ctypes.c_void_p(found.device)
         self.extensions = found.extensions
         self.place = place
         self.identity = f"{found.platform_name}|{found.name}|{found.driver_version}"
-        config = api.number("clGetDeviceInfo", found.device, cl.DEVICE_SINGLE_FP_CONFIG)
-        self.options = CORRECT_DIVISION if config & cl.FP_CORRECT_DIVISION else b""
+        numbers = api.number("clGetDeviceInfo", found.device, cl.DEVICE_SINGLE_FP_CONFIG)
+        self._always = CORRECT_DIVISION if numbers & cl.FP_CORRECT_DIVISION else ""
+
+    @property
+    def options(self) -> bytes:
+        """Of the driver's compiler, as the calling thread has them."""
+        return f"{self._always} {config.opencl_options}".strip().encode()
 
     def compile_many(self, programs: Sequence[tuple[Program, str]]) -> list[Executable]:
         """An executable for each (program, symbol), those in no cache made side by side."""
@@ -157,9 +185,7 @@ class Compiler:
         )  # fmt: skip
         try:
             build(self.api, program, self.device, self.options)
-            return Executable(
-                self.api, program, self.api("clCreateKernel", program, symbol.encode())
-            )
+            return Executable(self.api, program, symbol, self.n_workers)
         except BaseException:
             self.api("clReleaseProgram", program)
             raise
@@ -174,23 +200,15 @@ def _answers(asked: Sequence[tuple[str, bytes]]) -> list[bytes]:
 
 
 def _answer(name: str, content: bytes) -> bytes:
-    helper = _helpers().get()
     try:
-        return helper.ask(content)
+        return _builders.ask(content)
     except (Ended, Refused) as error:
         raise DeviceError(f"opencl: kernel {name} does not compile: {error}") from error
-    finally:
-        _helpers().put(helper)
+
+
+_builders = Helpers(str(Path(__file__).with_name("build_server.py")))
 
 
 def _n_helpers() -> int:
-    return min(len(os.sched_getaffinity(0)), MAX_HELPERS)
-
-
-@functools.cache
-def _helpers() -> SimpleQueue[Apart]:
-    """Those that nobody is asking just now; each is started by its first question."""
-    free: SimpleQueue[Apart] = SimpleQueue()
-    for _ in range(_n_helpers()):
-        free.put(Apart(str(Path(__file__).with_name("build_server.py"))))
-    return free
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return min(cores, MAX_HELPERS)

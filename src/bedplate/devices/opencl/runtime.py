@@ -30,7 +30,7 @@ RUNTIME = "libintelocl.so"
 # in the order in which they need each other
 NEEDED = ("libintlc.so.5", "libimf.so", "libirng.so", "libsvml.so", "libtbb.so.12")
 LOADER = "libOpenCL.so.1"
-_lock = threading.Lock()
+_lock = threading.RLock()
 _loaded_in: list[int] = []  # the process that loaded OpenCL: its threads are not in a forked child
 
 
@@ -136,7 +136,7 @@ def was_forked() -> bool:
 
 def _after_fork() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,8 +1,8 @@
-"""Apart: a program of our own in a process of its own, for compilers that may end a process.
+"""Programs of our own in processes of their own, for compilers that may end a process.
 
 LLVM and the compilers of drivers end the process that they run in when they meet a fault of
 their own (an assertion, a signal). Here that ends a helper, and the caller gets an error. A helper
-is started at the first question, and again after it ended; it ends with the process that asks.
+is started by the first question, and another after it ended; it ends with the process that asks.
 
 What goes through the pipes, both ways: one byte (of an answer: b"+" good, b"-" a refusal in
 words), the length in 8 bytes, the content.
@@ -15,7 +15,6 @@ import os
 import struct
 import subprocess
 import sys
-import threading
 import weakref
 from typing import Any
 
@@ -31,81 +30,86 @@ class Refused(RuntimeError):
     """The helper answered that it cannot, and why."""
 
 
-class Apart:
-    """A helper process.
+class Helpers:
+    """Helper processes of one kind: as many as are asked at the same time.
 
-    command  arguments of this Python: a script, or -m and a module; it serves with `serve`
+    script  the file that this Python runs; it answers with `read` and `write`
     """
 
-    def __init__(self, *command: str) -> None:
-        self._command = command
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
+    def __init__(self, script: str) -> None:
+        self._script = script
+        self._free: list[_Helper] = []  # taken and given back in one step each
         _all.add(self)
 
     def ask(self, question: bytes) -> bytes:
-        """The answer to a question; one at a time.
+        """The answer to a question.
 
         raises  Ended, Refused
         """
-        with self._lock:
-            process = self._started()
-            try:
-                write(process.stdin, b"?", question)
-                kind, answer = read(process.stdout)
-            except (OSError, EOFError) as error:
-                self._stop()
-                raise Ended(f"the helper ended: {_cause(process)}") from error
-            except BaseException:  # Ctrl-C in the middle: the answer would be taken for the next
-                self._stop()
-                raise
+        try:
+            helper = self._free.pop()
+        except IndexError:
+            helper = _Helper(self._script)
+        kind, answer = helper.ask(question)
+        self._free.append(helper)
         if kind == b"-":
             raise Refused(answer.decode(errors="replace"))
         return answer
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            self._stop()
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", *self._command], stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, start_new_session=True,
-            )  # fmt: skip
-        return self._process
-
-    def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        for pipe in (process.stdin, process.stdout):
-            try:
-                if pipe is not None:
-                    pipe.close()
-            except OSError:
-                continue
-        try:
-            process.wait(_WAIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
     def stop(self) -> None:
-        """End the helper; the next question starts another."""
-        with self._lock:
-            self._stop()
+        """End those that nobody asks just now; the next question starts another."""
+        while self._free:
+            self._free.pop().stop()
 
     def after_fork(self) -> None:
         """In a child the pipes are the parent's: they are closed, and nobody is waited for."""
-        self._lock = threading.Lock()
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.returncode = 0  # so that nobody waits for what is no child of this process
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+        while self._free:
+            self._free.pop().leave()
 
 
-_all: weakref.WeakSet[Apart] = weakref.WeakSet()
+class _Helper:
+    """One process; whoever has taken it asks it alone."""
+
+    def __init__(self, script: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def ask(self, question: bytes) -> tuple[bytes, bytes]:
+        """One that does not answer, or whose answer nobody waits for (Ctrl-C), is ended."""
+        try:
+            write(self.process.stdin, b"?", question)
+            return read(self.process.stdout)
+        except (OSError, EOFError) as error:
+            self.stop()
+            raise Ended(f"the helper ended: {_cause(self.process.returncode)}") from error
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        self._close()
+        try:
+            self.process.wait(_WAIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def leave(self) -> None:
+        self.process.returncode = 0  # so that nobody waits for what is no child of this process
+        self._close()
+
+    def _close(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            try:
+                if pipe is not None:
+                    pipe.close()
+            except OSError:  # what was not written yet
+                continue
+
+
+_all: weakref.WeakSet[Helpers] = weakref.WeakSet()
 
 
 def _stop_all() -> None:
@@ -123,8 +127,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _cause(process: subprocess.Popen[bytes]) -> str:
-    code = process.returncode
+def _cause(code: int | None) -> str:
     return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
 
 

@@ -19,7 +19,7 @@ import re
 from pathlib import Path
 
 from bedplate.errors import InternalError, KernelError
-from bedplate.kernel.device.apart import Apart, Ended, Refused
+from bedplate.kernel.device.apart import Ended, Helpers, Refused
 from bedplate.kernel.device.legalise import legalise
 from bedplate.kernel.ir import Instruction, Program, all_programs
 from bedplate.kernel.lower import FunctionLowering, Module, symbol_of
@@ -116,4 +116,4 @@ def make_spirv(text: str) -> bytes:
         raise InternalError(f"LLVM makes no SPIR-V of a lowered kernel: {error}") from error
 
 
-_writer = Apart(str(Path(__file__).with_name("spirv_writer.py")))
+_writer = Helpers(str(Path(__file__).with_name("spirv_writer.py")))
