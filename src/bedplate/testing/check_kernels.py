@@ -158,7 +158,7 @@ def keeps_the_order_of_launches(kernels: Kernels) -> None:
 
 
 def gives_each_worker_its_own_scratch(kernels: Kernels) -> None:
-    bench, items = kernels.bench, 3000
+    bench, items = kernels.bench, 200
     scratch = bench.put(np.zeros(8 * bench.driver.n_workers, np.int64))
     y = bench.put(np.zeros(items, np.int64))
     for _ in range(3):
