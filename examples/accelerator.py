@@ -2,9 +2,9 @@
 
 The accelerator has memory that nobody else can address, queues that work by themselves, and two
 workers that run kernels by interpreting their programs. None of that is fast; all of it is what a
-driver of real hardware does, in as few lines as it takes. Try it with
+driver of real hardware does, in as few lines as it takes. Try it, in the folder above this one:
 
-    PYTHONPATH=. python -m bedplate.testing.backend examples.accelerator:BACKEND --only memory,kernels
+    python -m bedplate.testing.backend examples.accelerator:BACKEND --only memory,kernels
 
 and use it as any other device:
 
@@ -26,6 +26,7 @@ The protocol and its rules are in `bedplate/devices/backend.py`.
 from __future__ import annotations
 
 import bisect
+import ctypes
 import queue
 import threading
 import time
@@ -37,14 +38,19 @@ import numpy as np
 
 from bedplate.devices.backend import ALIGNMENT
 from bedplate.errors import DeviceError
-from bedplate.kernel.ir import Program
+from bedplate.kernel.ir import Instruction, Program
 from bedplate.kernel.machine import Machine, Pointer, Region
 from bedplate.kernel.target import Target, host
+from bedplate.kernel.types import Type
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 BASE = 1 << 60  # where the accelerator's addresses begin: no address of the host is as high
 GAP = 4096  # between two blocks, so that what runs over one does not reach the next
 MEMORY_BYTES = 1 << 30
+# a * b + c with one rounding, by bytes of the numbers: the C library has it, as hardware has
+MULTIPLY_ADD = {4: ctypes.CDLL(None).fmaf, 8: ctypes.CDLL(None).fma}
+for function, kind in zip(MULTIPLY_ADD.values(), (ctypes.c_float, ctypes.c_double), strict=True):
+    function.argtypes, function.restype = [kind] * 3, kind
 
 
 class Backend:
@@ -160,6 +166,23 @@ class Core(Machine):
     def find(self, address: int) -> Region | None:
         # first what the program itself made (its local arrays), then the device's memory
         return super().find(address) or self.memory.find(address)
+
+    def local(self, instruction: Instruction, pointee: Type, count: int) -> Pointer:
+        pointer = super().local(instruction, pointee, count)
+        if pointer.region is not None:
+            pointer.region.written = None  # as in hardware: what nobody wrote holds something
+        return pointer
+
+    def instruction(self, instruction: Instruction) -> None:
+        """One instruction: a * b + c is the accelerator's own, all others the interpreter's."""
+        if instruction.op != "fma":
+            super().instruction(instruction)
+            return
+        a, b, c = [np.asarray(self.value(operand)) for operand in instruction.operands]
+        multiply_add = MULTIPLY_ADD[a.dtype.itemsize]
+        parts = zip(a.ravel().tolist(), b.ravel().tolist(), c.ravel().tolist(), strict=True)
+        result = np.array([multiply_add(*part) for part in parts], a.dtype).reshape(a.shape)
+        self.values[instruction.number] = result if a.ndim else result[()]
 
 
 class Driver:

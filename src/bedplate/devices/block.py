@@ -98,8 +98,10 @@ class DeviceBlock:
     def shown(self, dtype: Any, shape: tuple[int, ...]) -> Array:
         """As `array`, but nobody can write it."""
         array = self.array(dtype, shape)
-        array.flags.writeable = False
-        return array[...]
+        owner: Any = array.base
+        for each in (owner, array):  # a view of a copy that nobody can write either
+            each.flags.writeable = False
+        return array
 
     def __repr__(self) -> str:
         return f"<DeviceBlock {readable(self.nbytes)} on {self.runtime.device}>"
