@@ -70,8 +70,8 @@ def convolved(x, width, groups=1):
     [
         (linear, (64, 128)),
         (convolved, (4, 32, 64)),
-        (convolved, (2, 16, 12, 12)),
-        (convolved, (1, 12, 5, 5, 5)),
+        (convolved, (2, 64, 6, 6)),
+        (convolved, (1, 64, 4, 4, 4)),
         (lambda x, width: convolved(x, width, groups=4), (2, 64, 8, 8)),
     ],
     ids=["linear", "1 axis", "2 axes", "3 axes", "groups"],
@@ -82,7 +82,7 @@ def test_fifty_relu_layers_keep_the_scale(layer, shape):
     A stack of few channels wanders by chance, hence the average; the standard deviation grows
     by the root.
     """
-    n_layers, n_stacks = 50, 6
+    n_layers, n_stacks = 50, 12
     growth = np.zeros(n_layers)
     for _ in range(n_stacks):
         x = bp.random.normal(shape)

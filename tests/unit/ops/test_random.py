@@ -9,7 +9,7 @@ import pytest
 
 import bedplate as bp
 from bedplate.ops.random import draws as random
-from bedplate.ops.random.philox import PHILOX, advanced, seed_words
+from bedplate.ops.random.philox import advanced, drawn, philox, seed_words
 
 # kat_vectors of Random123 1.14, philox4x32 with 10 rounds: counter, key, result
 VECTORS = [
@@ -30,8 +30,39 @@ def state(seed: int = 0, device: str = "reference") -> Any:
 @pytest.mark.parametrize(("counter", "key", "wanted"), VECTORS)
 def test_published_vectors(counter: Any, key: Any, wanted: Any) -> None:
     words = [np.array([word], np.uint32) for word in (*counter, *key)]
-    got = [int(PHILOX.reference(*words, word=i, pair=False)[0]) for i in range(4)]
+    got = [int(word[0]) for word in philox(words[:4], words[4:])]
     assert [hex(word) for word in got] == [hex(word) for word in wanted]
+
+
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+@pytest.mark.parametrize("part", [0, 1])
+def test_every_word_of_a_block_is_used_once(device: str, part: int) -> None:
+    start = [9, 1 << 31, 4, 2]  # key, number of draws
+    place = bp.Tensor(np.array(start, np.uint32), device)
+    counter = np.arange(48, dtype=np.uint64)
+    blocks = philox(
+        [counter, np.uint64(part << 31), *map(np.uint64, start[2:])],
+        list(map(np.uint64, start[:2])),
+    )
+    wanted = np.stack(blocks).reshape(4, 3, 16).swapaxes(0, 1)  # (groups, words, blocks)
+    got = drawn(place, (10, 15), pair=False, part=part).numpy()
+    np.testing.assert_array_equal(got.reshape(-1), wanted.reshape(-1)[:150])
+    low, high = wanted[:, ::2], wanted[:, 1::2]
+    pairs = drawn(place, (77,), pair=True, part=part).numpy()
+    np.testing.assert_array_equal(pairs, (low | high << np.uint64(32)).reshape(-1)[:77])
+
+
+@pytest.mark.parametrize(
+    "make", [random.normal, random.uniform, random.laplace], ids=lambda f: f.__name__
+)
+def test_same_numbers_at_any_number_of_threads_and_in_a_longer_draw(make: Any) -> None:
+    place = state(8, "cpu")
+    alone = make(place, (50_000,)).numpy()
+    with bp.config(num_threads=1):
+        np.testing.assert_array_equal(make(place, (50_000,)).numpy(), alone)
+    with bp.config(fusion=False):
+        np.testing.assert_array_equal(make(place, (50_000,)).numpy(), alone)
+    np.testing.assert_array_equal(make(place, (300, 401)).numpy().reshape(-1)[:50_000], alone)
 
 
 def test_place_seed_and_draw_change_a_value() -> None:

@@ -140,9 +140,9 @@ def normal(
 def _middle(state: Value, shape: Shape, dtype: DType) -> Value:
     """The middles of 2^23 or 2^52 equal intervals of (0, 1), each as likely as any."""
     if dtype is float64:
-        place = as_type(bitwise_right_shift(drawn(state, shape, 0, pair=True), 12), int64)
+        place = as_type(bitwise_right_shift(drawn(state, shape, pair=True), 12), int64)
         return multiply(add(as_type(place, float64), 0.5), 2.0**-52)
-    place = as_type(bitwise_right_shift(drawn(state, shape, 0, pair=False), 9), int32)
+    place = as_type(bitwise_right_shift(drawn(state, shape, pair=False), 9), int32)
     return multiply(add(as_type(place, float32), 0.5), 2.0**-23)
 
 
@@ -181,9 +181,9 @@ def truncated_normal(
 def _positive(state: Value, shape: Shape, dtype: DType) -> Value:
     """Uniform numbers in (0, 1) with all bits of a word, so that small ones are exact too."""
     if dtype is float64:
-        bits, scale, most = drawn(state, shape, 0, pair=True), 2.0**-64, 1 - 2.0**-53
+        bits, scale, most = drawn(state, shape, pair=True), 2.0**-64, 1 - 2.0**-53
     else:
-        bits, scale, most = drawn(state, shape, 0, pair=False), 2.0**-32, 1 - 2.0**-24
+        bits, scale, most = drawn(state, shape, pair=False), 2.0**-32, 1 - 2.0**-24
     return minimum(multiply(add(as_type(bits, dtype), 0.5), scale), most)
 
 
@@ -209,7 +209,7 @@ def laplace(
     _require_finite("laplace", mean=mean)
     _require_spread("laplace", "scale", scale)
     size = _exponential(state, shape, _drawn_in(target))
-    side = bitwise_and(drawn(state, shape, 2, pair=False), 1)
+    side = bitwise_and(drawn(state, shape, pair=False, part=1), 1)
     numbers = where(equal(side, 0), size, negative(size))
     return as_type(_placed("laplace", numbers, mean, scale), target)
 
@@ -251,7 +251,7 @@ def randint(state: Value, shape: Shape, low: int, high: int, dtype: Any = int64)
     info = np.iinfo(target.numpy)
     if low < info.min or high - 1 > info.max:
         raise ValueError(f"randint: [{low}, {high}) does not fit {target}")
-    place = _scaled(drawn(state, shape, 0, pair=True), high - low)
+    place = _scaled(drawn(state, shape, pair=True), high - low)
     wide = uint64 if target is uint64 else int64
     return as_type(add(as_type(place, wide), number(place, low, wide)), target)
 

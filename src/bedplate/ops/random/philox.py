@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from bedplate import kernel as language
 from bedplate.dtypes import (
     DType,
     bfloat16,
@@ -22,22 +21,20 @@ from bedplate.dtypes import (
     float32,
     float64,
     int32,
-    int64,
     uint32,
     uint64,
 )
 from bedplate.errors import DTypeError
 from bedplate.graph.node import Attributes, Shape
-from bedplate.kernel.types import with_element
-from bedplate.ops.build import Value, as_type, broadcast_shapes
+from bedplate.later import deferred
+from bedplate.ops.build import Value, as_type
 from bedplate.ops.pointwise.arithmetic import add, multiply
-from bedplate.ops.pointwise.bits import bitwise_and, bitwise_right_shift
+from bedplate.ops.pointwise.bits import bitwise_right_shift
 from bedplate.ops.pointwise.comparison import equal
 from bedplate.ops.pointwise.convert import where
-from bedplate.ops.record import NoGradient, Op, Sample, apply, register
+from bedplate.ops.record import Cost, NoGradient, Op, Sample, apply, register
 from bedplate.ops.refusal import refuse_inputs
 from bedplate.ops.samples import mixed
-from bedplate.ops.shape.creation import full, index_along
 from bedplate.ops.shape.regions import concat, narrow
 from bedplate.ops.shape.views import reshape
 
@@ -46,77 +43,88 @@ ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 INCREMENTS = (0x9E3779B9, 0xBB67AE85)
 WORD = 0xFFFFFFFF
+BLOCKS = 16  # that stand side by side: a register of 32-bit words with AVX-512
+PART_BIT = 31  # of the counter's second word: no array has so many blocks
 # bits of a word that make a float below 1 without rounding up to it
 PRECISION = {float32: 24, float16: 11, bfloat16: 8}
 
 
-def _philox_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
-    if any(value.dtype is not uint32 for value in inputs):
-        refuse_inputs(DTypeError, "philox", "all inputs must be uint32", inputs)
-    return broadcast_shapes("philox", inputs), uint64 if attributes["pair"] else uint32
+def results_of(pair: bool) -> int:
+    """Results of one block."""
+    return 2 if pair else 4
 
 
-def _philox_reference(*words: Any, word: int, pair: bool) -> Any:
-    x0, x1, x2, x3, k0, k1 = (a.astype(np.uint64) for a in np.broadcast_arrays(*words))
+def philox(counter: list[Any], key: list[Any]) -> list[Any]:
+    """The four words of each block, in NumPy's uint64: four words of a counter, two of a key."""
+    x0, x1, x2, x3, k0, k1 = (a.astype(np.uint64) for a in np.broadcast_arrays(*counter, *key))
     mask, shift = np.uint64(WORD), np.uint64(32)
     for _ in range(ROUNDS):
         p0, p1 = x0 * np.uint64(MULTIPLIERS[0]), x2 * np.uint64(MULTIPLIERS[1])
         x0, x1, x2, x3 = (p1 >> shift) ^ x1 ^ k0, p1 & mask, (p0 >> shift) ^ x3 ^ k1, p0 & mask
         k0 = (k0 + np.uint64(INCREMENTS[0])) & mask
         k1 = (k1 + np.uint64(INCREMENTS[1])) & mask
-    result = (x0, x1, x2, x3)
+    return [x0, x1, x2, x3]
+
+
+def _bits_infer(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
+    (state,) = inputs
+    if state.shape != (4,) or state.dtype is not uint32:
+        refuse_inputs(DTypeError, "random_bits", "a state is (4,) uint32", inputs)
+    return (attributes["count"],), uint64 if attributes["pair"] else uint32
+
+
+def _bits_reference(state: Any, *, count: int, pair: bool, part: int) -> Any:
+    """Groups of 16 blocks: word 0 of all, word 1 of all, ...; or pairs of words."""
+    group = BLOCKS * results_of(pair)
+    block = np.arange(-(-count // group) * BLOCKS, dtype=np.uint64)
+    high = (block >> np.uint64(32)) | np.uint64(part << PART_BIT)
+    state = state.astype(np.uint64)
+    words = philox([block & np.uint64(WORD), high, *state[2:]], list(state[:2]))
     if pair:
-        return np.asarray(result[word] | result[word + 1] << shift)
-    return np.asarray(result[word]).astype(np.uint32)
+        words = [low | top << np.uint64(32) for low, top in (words[:2], words[2:])]
+    rows = np.stack([word.reshape(-1, BLOCKS) for word in words], axis=1)
+    return rows.reshape(-1)[:count].astype(np.uint64 if pair else np.uint32)
 
 
-def _philox_emit(dtype: Any, values: Any, attributes: Attributes) -> Any:
-    """The words in 64 bits each, so that one product gives both halves; what stands above bit 31
-    of a word is never read.
-
-    The rounds stay a loop: unrolled they are 120 instructions wherever a number is drawn.
-    """
-    wide = with_element(values[0].type, language.u64)
-    cells = [language.var(language.cast(value, wide)) for value in values]
-    for _ in language.loop(ROUNDS):
-        x0, x1, x2, x3, k0, k1 = (cell.get() for cell in cells)
-        product0, product1 = (x0 & WORD) * MULTIPLIERS[0], (x2 & WORD) * MULTIPLIERS[1]
-        after = ((product1 >> 32) ^ x1 ^ k0, product1, (product0 >> 32) ^ x3 ^ k1, product0)
-        for cell, value in zip(
-            cells, (*after, k0 + INCREMENTS[0], k1 + INCREMENTS[1]), strict=True
-        ):
-            cell.set(value)
-    word = attributes["word"]
-    if not attributes["pair"]:
-        return language.cast(cells[word].get(), dtype)
-    low, high = (cell.get() for cell in cells[word : word + 2])
-    return (low & WORD) | (high << 32)
-
-
-def _philox_sample(word: int, pair: bool) -> Sample:
+def _bits_sample(count: int, pair: bool, part: int) -> Sample:
     return mixed(
-        lambda r: [r.integers(0, WORD + 1, (3, 7), dtype=np.uint32) for _ in range(6)],
-        f"word {word} {pair}",
-        word=word,
+        lambda r: [r.integers(0, WORD + 1, (4,), dtype=np.uint32)],
+        f"{count} {pair} {part}",
+        count=count,
         pair=pair,
+        part=part,
     )
 
 
-PHILOX = register(
+RANDOM_BITS = register(
     Op(
-        "philox",
-        "elementwise",
-        _philox_infer,
-        reference=_philox_reference,
+        "random_bits",
+        "kernel",
+        _bits_infer,
+        reference=_bits_reference,
         gradient=NoGradient("its values are random bits"),
-        emit=_philox_emit,
-        dtypes=(uint32,),
-        samples=(
-            *(_philox_sample(word, False) for word in range(4)),
-            *(_philox_sample(word, True) for word in (0, 2)),
+        cost=Cost(
+            "20 products of words for 4 of them; the results once",
+            lambda inputs, output, attributes: (
+                2.0 * ROUNDS * output.shape[0] / results_of(attributes["pair"])
+            ),
         ),
-        doc="Word `word` of Philox 4x32-10 for a counter of four words and a key of two; as a "
-        "`pair` with the next word above it, in 64 bits.",
+        lower=deferred("bedplate.ops.random.kernel", "lower"),
+        epilogue=True,
+        dtypes=(uint32,),
+        samples=tuple(
+            _bits_sample(count, pair, part)
+            for count, pair, part in (
+                (1, False, 0),
+                (64, False, 0),
+                (100, False, 1),
+                (20000, False, 0),
+                (32, True, 1),
+                (45, True, 0),
+            )
+        ),
+        doc="Random bits of a state, each with its place: all words of Philox 4x32-10, single "
+        "or as a `pair` in 64 bits; another `part` of the same draw has other bits.",
     )
 )
 
@@ -133,29 +141,21 @@ def advanced(state: Value) -> Value:
     return concat([narrow(state, 0, 0, 2), low, high])
 
 
-def drawn(state: Value, shape: Shape, word: int, pair: bool) -> Value:
-    """The random bits of each place of a shape: uint32, or uint64 for a pair of words."""
-    size = math.prod(shape)
-    key_low, key_high, draw_low, draw_high = (narrow(state, 0, i, 1) for i in range(4))
-    if size <= WORD:
-        low, high = index_along(state, 0, (size,), uint32), full(state, (1,), 0, uint32)
-    else:
-        index = index_along(state, 0, (size,), int64)
-        low = as_type(bitwise_and(index, WORD), uint32)
-        high = as_type(bitwise_right_shift(index, 32), uint32)
-    inputs = (low, high, draw_low, draw_high, key_low, key_high)
-    return reshape(apply(PHILOX, inputs, {"word": word, "pair": pair}), shape)
+def drawn(state: Value, shape: Shape, pair: bool, part: int = 0) -> Value:
+    """The random bits of each place of a shape: uint32, or uint64 for a pair of words.
+
+    part   0 or 1: bits of the same draw that are independent of the other part's
+    """
+    attributes = {"count": math.prod(shape), "pair": pair, "part": part}
+    return reshape(apply(RANDOM_BITS, (state,), attributes), shape)
 
 
 def words(state: Value, shape: Shape, count: int) -> tuple[Value, ...]:
-    """`count` (1, 2 or 4) independent uint32 values of a shape, from one draw."""
+    """`count` (1 or 2) independent uint32 values of a shape, from one draw."""
     if count == 1:
-        return (drawn(state, shape, 0, pair=False),)
-    pairs = [drawn(state, shape, word, pair=True) for word in range(0, count, 2)]
-    halves = [
-        (as_type(both, uint32), as_type(bitwise_right_shift(both, 32), uint32)) for both in pairs
-    ]
-    return tuple(word for pair in halves for word in pair)
+        return (drawn(state, shape, pair=False),)
+    both = drawn(state, shape, pair=True)
+    return as_type(both, uint32), as_type(bitwise_right_shift(both, 32), uint32)
 
 
 def unit(bits: tuple[Value, ...], dtype: DType) -> Value:

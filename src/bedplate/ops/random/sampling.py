@@ -96,7 +96,7 @@ def multinomial(state: Value, weights: Value, num_samples: int, replacement: boo
 
 def order(state: Value, count: int) -> Value:
     """The numbers 0 to count - 1 in random order: the places that sort 64 random bits each."""
-    return argsort(drawn(state, (count,), 0, pair=True))
+    return argsort(drawn(state, (count,), pair=True))
 
 
 def permutation(state: Value, x: Any, axis: int = 0) -> Value:

@@ -15,7 +15,7 @@ from bedplate.ops.elementwise import in_float32, unary
 from bedplate.ops.pointwise.arithmetic import multiply
 from bedplate.ops.pointwise.exponential import exp
 from bedplate.ops.samples import floats, rough
-from bedplate.ops.special.formula import ratio
+from bedplate.ops.special.formula import polynomial, ratio
 
 # algorithm AS 241: Wichura 1988, Applied Statistics 37; numerators and denominators from the
 # constant upwards. PPND7, relative error 1e-7: in float32 as close as the longer ones
@@ -59,6 +59,20 @@ FAR = (
      2.04426310338993978564e-15),
 )  # fmt: skip
 CENTRE_WIDTH, CENTRE_SQUARE = 0.425, 0.180625
+# For most of float32 no root and no quotient: with w = -log2(4 p (1 - p)) the quantile is
+# (p - 1/2) BODY(w), to 6e-9 of itself up to where w stands for 5 natural units: p from 0.0017 on.
+# f LOG2(f) is log2(1 + f) for 2/3 <= 1 + f < 4/3, to 5e-8. Both are polynomials of the smallest
+# largest error, found by reweighted least squares (Lawson's); evaluated so, 2.2 ulp off at most.
+BODY = (
+    2.5066282749, 0.45486685634, 0.015693770722, -0.0021987578366, -8.3232705947e-05,
+    2.0168256014e-05, 1.2494851944e-06, -4.2974357939e-07, 3.3311788883e-08, -9.1835167249e-10,
+)  # fmt: skip
+LOG2 = (
+    1.44269406796, -0.72134393454, 0.48101931810, -0.36092716455, 0.28459408879, -0.23468580842,
+    0.25199806690, -0.23195827007,
+)  # fmt: skip
+BODY_LEAST = math.exp(-5.0)  # of 4 p (1 - p)
+TWO_THIRDS_BITS, MANTISSA_BITS = 0x3F2AAAAB, 23
 NEAR_SHIFT, FAR_SHIFT = 1.6, 5.0
 
 statistics: Any = Later("statistics")
@@ -73,8 +87,26 @@ def _reference(p: Any) -> Any:
 
 
 def _emit(t: Any, p: Any) -> Any:
-    double = language.element(t) is language.f64
-    centre_of, near_of, far_of = (CENTRE, NEAR, FAR) if double else SHORT
+    if language.element(t) is language.f64:
+        return _everywhere(p, CENTRE, NEAR, FAR)
+    product = p * 4.0 * (1.0 - p)
+    inside = product > BODY_LEAST  # not where p is NaN, or no probability
+    result = language.var(_body(p, language.select(inside, product, 1.0)))
+    with language.when(language.any_of(~inside) if p.type.lanes else ~inside):
+        result.set(language.select(inside, result.get(), _everywhere(p, *SHORT)))
+    return result.get()
+
+
+def _body(p: Any, product: Any) -> Any:
+    """The quantile of float32 where product = 4 p (1 - p) is not small."""
+    raw = language.bitcast(product, language.i32)
+    exponent = (raw - TWO_THIRDS_BITS) >> MANTISSA_BITS
+    f = language.bitcast(raw - (exponent << MANTISSA_BITS), language.f32) - 1.0
+    log2 = language.fma(f, polynomial(LOG2, f, language.fma), language.cast(exponent, p.type))
+    return (p - 0.5) * polynomial(BODY, -log2, language.fma)
+
+
+def _everywhere(p: Any, centre_of: Any, near_of: Any, far_of: Any) -> Any:
     q = p - 0.5
     centre = q * ratio(centre_of, CENTRE_SQUARE - q * q, language.fma)
     r = language.sqrt(-maths.log(language.select(q < 0, p, 1 - p)))
