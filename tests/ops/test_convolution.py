@@ -180,6 +180,18 @@ def test_what_stands_behind_is_done_at_the_store(name: str, dtype: Any, space: A
     np.testing.assert_array_equal(together, apart)
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+def test_channels_innermost_are_read_where_they_are(stride: int) -> None:
+    images, w = floats(1, 2, 9, 11, 40), bp.tensor(floats(2, 48, 20, 3, 3))
+    x = bp.tensor(images).permute(0, 3, 1, 2)
+    y = bp.conv2d(x, w, padding=1, groups=2, stride=stride)
+    assert "convolution_last_grid" not in bp.explain(y).schedule()
+    copied = bp.tensor(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
+    wanted = bp.conv2d(copied, w, padding=1, groups=2, stride=stride)
+    assert "convolution_last_grid" in bp.explain(wanted).schedule()
+    np.testing.assert_array_equal(y.numpy(), wanted.numpy())
+
+
 def test_same_keeps_the_sizes_with_the_greater_half_last() -> None:
     x, w = floats(1, 1, 2, 6, 7), floats(2, 3, 2, 4, 4)
     got = bp.conv2d(bp.tensor(x), bp.tensor(w), padding="same")

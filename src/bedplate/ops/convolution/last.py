@@ -272,13 +272,21 @@ def by_weight_last(
         flops=2.0 * images * out.size * math.prod(of.out), nbytes=grid.nbytes + grad.nbytes,
         name="convolution_by_weight",
     )  # fmt: skip
+    _enter_unpack(builder, tile, sums, out, groups, n_taps)
+
+
+def _enter_unpack(builder: Any, tile: Tile, sums: Any, out: Any, groups: int, n_taps: int) -> None:
+    """Enter the launch that brings the sums to their places."""
+    rows_out, channels = out.shape[0] // groups, out.shape[1]
+    n_blocks = -(-rows_out // tile.columns)
+    blocks = groups * n_blocks
     part = -(-channels // min(-(-ITEMS_PER_WORKER * n_workers() // blocks), channels))
+    words = UNPACK_WORDS.values(
+        source=sums, to=out, n_blocks=n_blocks, out_channels=rows_out, channels=channels,
+        taps=n_taps, part=part,
+    )  # fmt: skip
     builder.launch(
-        unpack_kernel(accumulate, from_dtype(out.dtype), tile.columns),
-        UNPACK_WORDS.values(
-            source=sums, to=out, n_blocks=blocks // groups, out_channels=rows_out,
-            channels=channels, taps=n_taps, part=part,
-        ),
+        unpack_kernel(tile.accumulate, tile.element, tile.columns), words,
         blocks * -(-channels // part), reads=[sums], writes=[out.buffer],
         nbytes=2.0 * sums.nbytes, name="convolution_last_unpack",
     )  # fmt: skip
