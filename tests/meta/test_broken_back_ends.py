@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -125,13 +126,21 @@ class ReadsFromTheStart(Driver):
 # ---- queues and events
 
 
-class EventsThatDoNotWait(Driver):
+class Slow(Driver):
+    """Writes take their time, so that what does not wait for them is seen."""
+
+    def write(self, queue: Queue, address: int, source: Any) -> None:
+        queue.start(lambda: time.sleep(0.01))
+        super().write(queue, address, source)
+
+
+class EventsThatDoNotWait(Slow):
     def synchronise(self, event: Event) -> None:
         if event.failure is not None:
             raise DeviceError(event.failure)
 
 
-class EventsAlwaysReached(Driver):
+class EventsAlwaysReached(Slow):
     def is_reached(self, event: Event) -> bool:
         return True
 
@@ -141,7 +150,7 @@ class EventsNeverReached(Driver):
         return False
 
 
-class QueuesThatDoNotWait(Driver):
+class QueuesThatDoNotWait(Slow):
     def wait(self, queue: Queue, event: Event) -> None:
         pass
 

@@ -17,8 +17,9 @@ Rules that hold for every driver:
 - Addresses are plain integers of the device's own address space; nothing but the driver looks at
   what is there, unless `host_can_address` says that the host may. Address arithmetic is plain:
   `address + n` is the byte n of a block, and may be handed to `write`, `read`, `copy` and kernels.
-- Work that fails never ends the process and is never lost: `synchronise` of any event behind it
-  raises DeviceError that says what failed, each time.
+- Work that fails never ends the process and is never lost: `synchronise` of any event behind it on
+  its queue raises DeviceError that says what failed, each time. Work behind it need not run. Queues
+  that wait for such an event go on: what they read is known to be wrong above the driver.
 - Values given to `write` and `read` (NumPy arrays of bytes, contiguous) stay alive and untouched
   until an event behind the work is reached: the caller sees to that.
 - `free` is called only for memory that no unfinished work uses: the caller sees to that.
@@ -66,6 +67,10 @@ class Backend(Protocol):
 class Driver(Protocol):
     """One device.
 
+    It may have two more methods: `compile_many`, which takes a list of (program, symbol) and gives
+    what `compile` would for each, and `fail_next_launch(reason)`, by which the conformance kit
+    makes a launch fail.
+
     target            kernels are traced and lowered for it; None: the device runs no kernels, and
                       its operations are computed by their NumPy references on copies in the host
     n_workers         kernels index scratch memory by a worker, 0 <= worker < n_workers
@@ -77,7 +82,9 @@ class Driver(Protocol):
     host_can_address: bool
 
     def allocate(self, nbytes: int) -> int:
-        """The address of `nbytes` > 0 bytes of memory, a multiple of 64; its content is undefined.
+        """The address of `nbytes` > 0 bytes of memory; its content is undefined.
+
+        returns a multiple of 64, from 64 to 2**63 - 1
 
         raises  MemoryError where there is no room
         """
