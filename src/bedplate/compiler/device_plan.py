@@ -161,6 +161,8 @@ class _Run:
         needs: dict[int, Work] = {}
         for block in inputs:
             work = block.work
+            if work is not None and not work.is_settled and work.is_reached():
+                work.queue.settle(work)  # it does not wait: what comes before it is done too
             if work is None or (work.is_settled and work.fault is None) or id(work) in needs:
                 continue
             needs[id(work)] = work

@@ -23,6 +23,7 @@ from bedplate.memory import line_of, readable
 from bedplate.memory.classes import SMALL_BYTES, class_bytes
 
 if TYPE_CHECKING:
+    from bedplate.devices.backend import Driver
     from bedplate.devices.runtime import Runtime
 
 SLAB_BYTES = 1 << 20
@@ -32,23 +33,22 @@ SHOWN_HOLDERS = 5
 class Free:
     """A freed piece of memory.
 
-    own    the newest work of its queue when it came home
-    marks  work of other queues that used it
+    own    the driver's event behind all work of its queue when it came home, or None
+    marks  events behind work of other queues that used it
     """
 
     __slots__ = ("address", "marks", "own")
 
-    def __init__(self, address: int, own: Work | None, marks: tuple[Work, ...]) -> None:
+    def __init__(self, address: int, own: Any, marks: tuple[Any, ...]) -> None:
         self.address = address
         self.own = own
         self.marks = marks
 
-    def is_reached(self) -> bool:
+    def is_reached(self, driver: Driver) -> bool:
         """Whether nothing uses it any more."""
-        if self.own is not None and self.own.is_reached():
+        if self.own is not None and driver.is_reached(self.own):
             self.own = None
-        if self.marks:
-            self.marks = tuple([mark for mark in self.marks if not mark.is_reached()])
+        self.marks = tuple([mark for mark in self.marks if not driver.is_reached(mark)])
         return self.own is None and not self.marks
 
 
@@ -97,7 +97,10 @@ class Pool:
                 return
             if self.live.pop(address, None) is not None:
                 self.live_bytes -= size
-            self._keep(size, queue.number, Free(address, queue.last, marks))
+            last = queue.last
+            own = None if last is None or last.is_settled else last.event
+            events = tuple([mark.event for mark in marks if not mark.is_settled])
+            self._keep(size, queue.number, Free(address, own, events))
 
     def _keep(self, size: int, number: int, piece: Free) -> None:
         self.free.setdefault(size, {}).setdefault(number, []).append(piece)
@@ -107,20 +110,27 @@ class Pool:
         kept = self.free.get(size)
         if not kept:
             return None
-        own = kept.get(queue.number)
-        if own:
-            piece = own.pop()
-            driver = self.runtime.driver
+        driver = self.runtime.driver
+        if queue.number in kept:
+            piece = self._taken(kept, queue.number, -1)
             for mark in piece.marks:
-                if not mark.is_reached():
-                    driver.wait(queue.handle, mark.event)
-            self.free_bytes -= size
-            return piece.address
-        for pieces in kept.values():
-            if pieces and pieces[0].is_reached():
-                self.free_bytes -= size
-                return pieces.pop(0).address
-        return None
+                if not driver.is_reached(mark):
+                    driver.wait(queue.handle, mark)
+        else:
+            done = [number for number in kept if kept[number][0].is_reached(driver)]
+            if not done:
+                return None
+            piece = self._taken(kept, done[0], 0)
+        self.free_bytes -= size
+        return piece.address
+
+    @staticmethod
+    def _taken(kept: dict[int, list[Free]], number: int, place: int) -> Free:
+        """A piece of a queue's, no longer kept."""
+        piece = kept[number].pop(place)
+        if not kept[number]:
+            del kept[number]
+        return piece
 
     def _carve(self, size: int, queue: Queue) -> int:
         """The first piece of a new slab; the others are kept."""

@@ -27,11 +27,11 @@ _NO_SYMBOL = re.compile(r"\W")
 
 
 class _Here(threading.local):
-    """The calling thread's queue on each device, and those that `with stream:` put before it."""
+    """The calling thread's queue on each device, and what it was before each `with stream:`."""
 
     def __init__(self) -> None:
         self.queues: dict[int, Queue] = {}
-        self.implicit: dict[int, Queue] = {}
+        self.entered: list[tuple[int, Queue]] = []
 
 
 _here = _Here()
@@ -69,18 +69,19 @@ class Runtime:
         key = id(self)
         found = _here.queues.get(key)
         if found is None:
-            found = _here.queues[key] = _here.implicit[key] = self.new_queue()
+            found = _here.queues[key] = self.new_queue()
         return found
 
-    @contextmanager
-    def using(self, queue: Queue) -> Iterator[None]:
-        """Start the calling thread's work on `queue` inside the block."""
-        before = self.queue
+    def enter(self, queue: Queue) -> None:
+        """Start the calling thread's work on `queue` until it leaves."""
+        _here.entered.append((id(self), self.queue))
         _here.queues[id(self)] = queue
-        try:
-            yield
-        finally:
-            _here.queues[id(self)] = before
+
+    @staticmethod
+    def leave() -> None:
+        """Go on with the queue that the thread used before it entered this one."""
+        key, before = _here.entered.pop()
+        _here.queues[key] = before
 
     @contextmanager
     def starting(self, queue: Queue, *kept: Any) -> Iterator[None]:

@@ -80,25 +80,21 @@ class Stream:
     >>> stream.synchronize()
     """
 
-    __slots__ = ("_entered", "_queue", "device")
+    __slots__ = ("_queue", "device")
 
     def __init__(self, device: Device | str | None = None) -> None:
         self.device = current_device() if device is None else Device(device)
         runtime = self.device.runtime
         self._queue = None if runtime is None else runtime.new_queue()
-        self._entered: list[Any] = []
 
     def __enter__(self) -> Stream:
-        runtime = self.device.runtime
-        if runtime is not None:
-            block = runtime.using(self._queue)  # type: ignore[arg-type]
-            block.__enter__()
-            self._entered.append(block)
+        if self._queue is not None:
+            self._queue.runtime.enter(self._queue)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._entered:
-            self._entered.pop().__exit__(None, None, None)
+        if self._queue is not None:
+            self._queue.runtime.leave()
 
     def record(self, event: Event) -> None:
         """Put an event behind the work so far."""
@@ -146,7 +142,6 @@ def current_stream(device: Device | str | None = None) -> Stream:
     stream = Stream.__new__(Stream)
     stream.device = place
     stream._queue = None if place.runtime is None else place.runtime.queue
-    stream._entered = []
     return stream
 
 

@@ -13,8 +13,9 @@ from typing import Any
 from bedplate.dtypes import float32, float64, real_dtype
 from bedplate.errors import CheckpointError, DeviceError, SettingError
 from bedplate.graph.pending import thread_state
-from bedplate.tensor import Tensor, no_grad, synchronize, tensor, zeros
+from bedplate.tensor import Tensor, no_grad, tensor, zeros
 from bedplate.tensor.functions import as_complex, as_real
+from bedplate.tensor.values import compute_pending
 
 CHANGEABLE = ("lr", "weight_decay")
 
@@ -139,7 +140,7 @@ class Optimizer:
                 self._store(parameter, state, self._updated(group, weight, grad, state, shared))
         if thread_state().watcher is None:
             # at once: every step has the same plan then, and what is pending stays bounded
-            synchronize()
+            compute_pending()
 
     def _follow(self) -> None:
         """Move the state to the device of the parameters, if they were moved since the last step.

@@ -104,6 +104,16 @@ def foreign_node(array: np.ndarray[Any, Any], device: Device) -> Node | None:
     return node if back == tuple(range(array.ndim)) else node.permute(*back)  # type: ignore
 
 
+def compute_pending() -> None:
+    """Compute, or start to compute, everything that this thread has pending.
+
+    raises  whatever the computation raises
+    """
+    state = LOCAL.state
+    if state.nodes:
+        flush(state)
+
+
 def synchronize(device: Device | str | None = None) -> None:
     """Compute everything that this thread has pending, and wait for all that devices work on.
 
@@ -115,7 +125,5 @@ def synchronize(device: Device | str | None = None) -> None:
     >>> bp.synchronize()
     """
     place = None if device is None else Device(device)
-    state = LOCAL.state
-    if state.nodes:
-        flush(state)
+    compute_pending()
     synchronize_devices(place)
