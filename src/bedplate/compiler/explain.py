@@ -10,6 +10,7 @@ from bedplate.compiler.passes.pipeline import Step
 from bedplate.compiler.plan import Plan, compile_plan
 from bedplate.compiler.print_graph import graph_text
 from bedplate.compiler.signature import Signature
+from bedplate.errors import DeviceError
 from bedplate.graph.node import Node, topological_order
 
 
@@ -75,7 +76,8 @@ def explain(*values: Any) -> Explanation:
     values   tensors or nodes; shown as one plan
     returns  an object with `graph`, `passes()`, `schedule()`, `programs()`, `llvm()` and
              `assembly()`, each a text; `str()` is all but the kernels
-    raises   ValueError if all are in memory already
+    raises   ValueError if all are in memory already; DeviceError where values move to another
+             device in between
     >>> import bedplate as bp
     >>> y = (bp.tensor([1.0, 2.0]) + 1) * 2
     >>> [launch.name for launch in bp.explain(y).launches()]
@@ -85,11 +87,26 @@ def explain(*values: Any) -> Explanation:
     roots = [node for node in nodes if node.block is None]
     if not roots:
         raise ValueError("explain: the value is in memory already; ask before it is needed")
-    signature = Signature(topological_order(roots), roots)
+    order = topological_order(roots)
+    _refuse_moves(order)
+    signature = Signature(order, roots)
     plan = compile_plan(
         signature.lifted(), len(signature.inputs), len(signature.scalars), keep_steps=True
     )
     return Explanation(plan)
+
+
+def _refuse_moves(order: list[Node]) -> None:
+    """raises DeviceError for a graph of several plans"""
+    for node in order:
+        if node.block is None and node.op.kind == "transfer":
+            (source,) = node.inputs
+            raise DeviceError(
+                f"explain: a value {node.shape} {node.dtype} moves from {source.device} to "
+                f"{node.device}, so that this is more than one plan\n"
+                f"  moved at {node.line()}\n"
+                "  explain what is moved by itself, realise it, then explain the rest"
+            )
 
 
 def schedule_text(regions: list[list[Launch]], arena_bytes: int) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 import bedplate as bp
+from bedplate.devices import current_stream
 from bedplate.devices.block import ArrivingBlock, DeviceBlock
 from bedplate.errors import DeviceError
 
@@ -182,3 +185,32 @@ def test_jit_runs_uncaptured(loopback: bp.Device) -> None:
     for number in range(4):
         assert step(bp.full((3,), float(number)), bp.ones(3)).tolist() == [2.0 * number + 1] * 3
     assert "not on the CPU alone; it runs uncaptured" in step.report()
+
+
+def _reached(work: Any) -> bool:
+    deadline = time.monotonic() + 60
+    while not work.is_reached() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return work.is_reached()
+
+
+def test_moves_overlap_with_work(loopback: bp.Device) -> None:
+    """While the thread's stream is held up, values come and go beside it."""
+    ready = bp.tensor(np.arange(1000.0), device=loopback)
+    there = (ready * 2).realise()
+    there.numpy()
+    stream: Any = current_stream(loopback)
+    gate = threading.Event()
+    stream._queue.handle.jobs.put(gate.wait)
+    try:
+        slow = (there + 1).realise()
+        uploaded = bp.tensor(np.ones(1000)).to(loopback).realise()
+        downloaded = there.to("cpu").realise()
+        assert _reached(uploaded._node.block.work)
+        assert downloaded.numpy()[-1] == 1998
+        assert not slow._node.block.work.is_reached()
+        behind = (uploaded + slow).to("cpu").realise()
+        assert not behind._node.block.work.is_reached()
+    finally:
+        gate.set()
+    assert behind.numpy()[-1] == 2000
