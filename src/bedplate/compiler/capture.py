@@ -17,7 +17,7 @@ from bedplate.compiler.realise import find_plan, planning, project_outputs
 from bedplate.compiler.signature import Signature
 from bedplate.devices.cpu.runner import is_watched
 from bedplate.graph.node import Node, topological_order
-from bedplate.memory import allocate
+from bedplate.memory import Block, allocate
 
 KEPT_ARENA_BYTES = 4 << 20  # temporaries up to this size stay allocated between calls
 
@@ -46,7 +46,7 @@ class CapturedPlan:
         self._bound = Bound(self.plan.native)
         self.slots = self._bound.slots
         self._set_numbers(signature.scalars)
-        self._arena = allocate(self.plan.arena_bytes) if self._keeps_arena() else None
+        self._arena = self._new_arena() if self._keeps_arena() else None
         if self._arena is not None:
             self.slots[ARENA] = self._arena.address
 
@@ -57,6 +57,9 @@ class CapturedPlan:
 
     def _keeps_arena(self) -> bool:
         return 0 < self.plan.arena_bytes <= KEPT_ARENA_BYTES
+
+    def _new_arena(self) -> Block:
+        return allocate(self.plan.arena_bytes, self.plan.arena_site)
 
     def forget_nodes(self) -> None:
         """Let go of the captured graph: whoever holds a node keeps its memory from reuse."""
@@ -74,7 +77,7 @@ class CapturedPlan:
         """
         plan, bound = self.plan, self._bound
         if self._arena is None and plan.arena_bytes:
-            arena = allocate(plan.arena_bytes)  # freed when this returns
+            arena = self._new_arena()  # freed when this returns
             self.slots[ARENA] = arena.address
         if plan.has_host_tasks or is_watched():
             plan.launch(self.slots, bound.errors, self._line)

@@ -51,6 +51,15 @@ class Result:
     alias: bool
 
 
+class Temporaries:
+    """Stands where a block has its line, for the arena of one plan: many lines share it."""
+
+    __slots__ = ("__weakref__",)
+
+    def __str__(self) -> str:
+        return "the temporaries of a step"
+
+
 class Bound:
     """A frame and its error record, for one run at a time."""
 
@@ -97,6 +106,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         self.has_host_tasks = any(tasks for _, tasks in self.stops)
+        self.arena_site = Temporaries()
         self.gives_one = (
             len(self.results) == len(self.output_bytes) == 1 and not self.results[0].alias
         )
@@ -125,7 +135,7 @@ class Plan:
             position += 1
             slots[position] = double_bits(number)
         if self.arena_bytes:
-            arena = allocate(self.arena_bytes)  # freed when this returns
+            arena = allocate(self.arena_bytes, self.arena_site)  # freed when this returns
             slots[ARENA] = arena.address
         native = self.native
         if native.is_alone:
@@ -150,7 +160,7 @@ class Plan:
         outputs = allocate_all(self.output_bytes)
         bound = self.take_bound()
         slots = bound.slots
-        arena = allocate(self.arena_bytes) if self.arena_bytes else None
+        arena = allocate(self.arena_bytes, self.arena_site) if self.arena_bytes else None
         if arena is not None:
             slots[ARENA] = arena.address
         position = FIRST_INPUT

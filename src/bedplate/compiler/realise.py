@@ -207,7 +207,9 @@ def run_one(node: Node) -> bool:
     plan = plans.get(key)
     if plan is None:
         return False
-    node.block = plan.run_one(blocks, numbers, node)
+    block = plan.run_one(blocks, numbers, node)
+    block.site = node.site
+    node.block = block
     node.inputs = ()
     return True
 
@@ -247,6 +249,8 @@ def run_signature(signature: Signature, one: Node | None = None) -> None:
         blocks = _started(signature, inputs, device)
     for root, block in zip(signature.roots, blocks, strict=True):
         root.block = block
+        if block.site is None:
+            block.site = root.site
         root.inputs = ()
 
 

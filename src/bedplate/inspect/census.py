@@ -5,14 +5,19 @@ One look at all objects there are, so nothing has to be watched beforehand.
 
 from __future__ import annotations
 
+import bisect
 import gc
 import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
+from bedplate.devices.block import ArrivingBlock, DeviceBlock
 from bedplate.graph.node import Node
 from bedplate.memory import Block, ForeignBlock
+from bedplate.memory.mapping import Mapping
 from bedplate.tensor import Tensor
+
+NOT_COUNTED = (ForeignBlock, ArrivingBlock)  # somebody else's; stands for another block
 
 
 @dataclass
@@ -22,18 +27,38 @@ class Census:
     blocks   of our own memory
     nodes    a node that has the block, by the block
     tensors  that have the node, by the node
+    mapped   (address, bytes) of what the allocator has from the system
     """
 
-    blocks: dict[int, Block] = field(default_factory=dict)
+    blocks: dict[int, Any] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
     tensors: dict[int, list[Tensor]] = field(default_factory=dict)
+    mapped: list[tuple[int, int]] = field(default_factory=list)
 
-    def site(self, block: Block) -> Any:
+    def site(self, block: Any) -> Any:
         """Where the value in a block was made."""
         node = self.nodes.get(id(block))
         return block.site if node is None or node.site is None else node.site
 
-    def holders(self, block: Block) -> list[Tensor]:
+    def pooled(self) -> int:
+        """Bytes that the allocator has from the system and nobody uses."""
+        begins = sorted(self.mapped)
+        used = 0
+        for block in self.blocks.values():
+            if isinstance(block, Block):
+                number = bisect.bisect_right(begins, (block.address, 1 << 62)) - 1
+                if number >= 0 and block.address < sum(begins[number]):
+                    used += block.nbytes
+        return sum(nbytes for _, nbytes in begins) - used
+
+    def device(self, block: Any) -> str:
+        """The device whose memory it is."""
+        if isinstance(block, DeviceBlock):
+            return str(block.runtime.device)
+        node = self.nodes.get(id(block))
+        return "cpu" if node is None or node.device.runtime is not None else str(node.device)
+
+    def holders(self, block: Any) -> list[Tensor]:
         node = self.nodes.get(id(block))
         return [] if node is None else self.tensors.get(id(node), [])
 
@@ -51,9 +76,12 @@ def take(objects: list[Any] | None = None) -> Census:
                 found.tensors.setdefault(id(each._node), []).append(each)
         elif kind is Node or issubclass(kind, Node):
             for block in blocks_of(each):
-                found.nodes[id(block)] = each
-        elif issubclass(kind, Block) and not issubclass(kind, ForeignBlock):
+                memory = block._memory if isinstance(block, ArrivingBlock) else block
+                found.nodes[id(memory)] = each
+        elif issubclass(kind, Block | DeviceBlock) and not issubclass(kind, NOT_COUNTED):
             found.blocks[id(each)] = each
+        elif kind is Mapping:
+            found.mapped.append((each.address, each.nbytes))
     return found
 
 

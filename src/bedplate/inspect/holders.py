@@ -42,11 +42,11 @@ class Search:
     """Finds ways; what runs and which modules there are is looked up once.
 
     top      the innermost frame of whoever asks
-    seconds  after which no further level is looked at, over all ways
+    seconds  of work, after which no further level is looked at, over all ways
     """
 
     def __init__(self, top: Any, seconds: float) -> None:
-        self.until = time.monotonic() + seconds
+        self.until = time.thread_time() + seconds
         self.variables = running_variables(top)
         self.namespaces = namespaces(top)
         self._own: dict[int, Any] = {}  # kept, so that nothing else gets their identities
@@ -59,7 +59,7 @@ class Search:
 
     @property
     def is_late(self) -> bool:
-        return time.monotonic() > self.until
+        return time.thread_time() > self.until
 
     def way_to(self, target: Any) -> Way:
         """The shortest way from a root to an object."""
@@ -85,12 +85,12 @@ class Search:
         return chain
 
     def _root(self, found: Any) -> tuple[Any, bool]:
-        known = self.variables.get(id(found))
-        if known:
-            return known[0], False
         space = self.namespaces.get(id(found))
         if space is not None:
             return space[0], space[1]
+        known = self.variables.get(id(found))
+        if known:
+            return known[0], False
         return (found, False) if issubclass(type(found), type) else (None, False)
 
     def _above(self, level: list[Any], below: dict[int, Any], seen: dict[int, Any]) -> list[Any]:

@@ -25,6 +25,8 @@ from bedplate.optim.optimizer import Optimizer
 FORWARD, BACKWARD, OPTIMISER = "forward", "backward", "optimiser"
 MODELS = PACKAGE + "olmo" + os.sep
 NO_MODULE = "(no module)"  # what tables show for an empty path
+MAX_SITES = 50_000  # that are kept: a program that makes code as it runs has no end of them
+_WALK = tape.walk.__code__
 MAX_SEARCHES = 20  # for the module that a called one is a part of; each looks at all objects
 
 
@@ -33,11 +35,13 @@ class Site(tuple[Any, int]):
 
     module: str
     phase: str
+    backward: Site | None  # of the gradient of what was made here
 
     def __new__(cls, code: Any, instruction: int, module: str, phase: str) -> Site:
         site = super().__new__(cls, (code, instruction))
         site.module = module
         site.phase = phase
+        site.backward = None
         return site
 
 
@@ -63,10 +67,16 @@ def _is_shown(filename: str) -> bool:
     return not filename.startswith((PACKAGE, "<frozen")) or filename.startswith(MODELS)
 
 
+Sites = dict[tuple[int, int], Site]  # by (identity of the code, instruction)
+
+
 class _Here(threading.local):
+    """What runs on a thread, and the sites known of that module and phase."""
+
     def __init__(self) -> None:
         self.modules: list[str] = []
         self.optimisers: list[str] = []
+        self.sites: Sites | None = None  # None: to be looked up
 
 
 Span = Callable[[str, int, int], None]
@@ -75,47 +85,98 @@ Span = Callable[[str, int, int], None]
 class Places:
     """Marks sites while it is installed.
 
-    span  told the name, begin and end of each module call and update
+    stepping  called when an optimiser has begun an update, and when it has ended it
+    span      told the name, begin and end of each module call and update, if somebody wants it
     """
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, stepping: Callable[[], None]) -> None:
         self._here = _Here()
-        self._span = span
+        self._stepped = stepping
+        self.span: Span | None = None
         self._names: weakref.WeakKeyDictionary[Module, str] = weakref.WeakKeyDictionary()
         self.roots: weakref.WeakKeyDictionary[Module, str] = weakref.WeakKeyDictionary()
         self.optimisers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._searches = 0
         self._lock = threading.RLock()
         self._shown: dict[str, bool] = {}
+        self._contexts: dict[tuple[str, str], Sites] = {}
+        self._n_sites = 0
         self._plain = Module.__call__, Optimizer._begin, Optimizer._update
 
     # ---- what the hooks call
 
     def site(self, frame: Any) -> Site | None:
-        """The site of the innermost line that is the user's, or a model's."""
-        shown = self._shown
-        here = self._here
-        inside = here.optimisers or here.modules
-        phase = OPTIMISER if here.optimisers else FORWARD
+        """The site of the innermost line that is the user's, or a model's.
+
+        cost  0.4 us: each operation asks once, and most places were seen before
+        """
+        shown, walk = self._shown, _WALK
+        backward = False
         while frame is not None:
             code = frame.f_code
-            if code is tape.walk.__code__:
-                phase = BACKWARD
+            if code is walk:
+                backward = True
             filename = code.co_filename
             known = shown.get(filename)
             if known is None:
                 known = shown[filename] = _is_shown(filename)
             if known:
-                return Site(code, frame.f_lasti, inside[-1] if inside else "", phase)
+                here = self._here
+                sites = None if backward else here.sites
+                if sites is None:
+                    sites = self._sites(here, backward)
+                key = (id(code), frame.f_lasti)
+                return sites.get(key) or self._new_site(sites, code, frame.f_lasti, here, backward)
             frame = frame.f_back
         return None
 
+    def _context(self, here: _Here, backward: bool) -> tuple[str, str]:
+        inside = here.optimisers or here.modules
+        phase = BACKWARD if backward else OPTIMISER if here.optimisers else FORWARD
+        return inside[-1] if inside else "", phase
+
+    def _sites(self, here: _Here, backward: bool) -> Sites:
+        """The sites known of the module and phase that a thread is in."""
+        sites = self._contexts.setdefault(self._context(here, backward), {})
+        if not backward:
+            here.sites = sites
+        return sites
+
+    def _new_site(
+        self, sites: Sites, code: Any, instruction: int, here: _Here, backward: bool
+    ) -> Site:
+        """A site that was not met before; it keeps the code, whose identity stays its own."""
+        site = Site(code, instruction, *self._context(here, backward))
+        self._n_sites += 1
+        if self._n_sites <= MAX_SITES:
+            sites[id(code), instruction] = site
+        return site
+
     def gradient(self, entry: Any, gradients: Iterable[Any]) -> None:
-        """Mark the nodes of the gradients of a tape's entry."""
+        """Mark the nodes that are the gradients of a tape's entry."""
+        origin = entry.site
+        if origin is None:
+            return
+        site = self._backward(origin)
+        for gradient in gradients:
+            if gradient is not None:
+                node = getattr(gradient, "_node", gradient)
+                if node.site is None:
+                    node.site = site
+
+    def gradient_in_full(self, entry: Any, gradients: Iterable[Any]) -> None:
+        """As `gradient`, and all nodes that these are computed from."""
         origin = entry.site
         if origin is not None:
-            site = Site(origin[0], origin[1], module_of(origin), BACKWARD)
-            tape.mark_gradients(gradients, site)
+            tape.mark_gradients(gradients, self._backward(origin))
+
+    def _backward(self, origin: Any) -> Site:
+        """The site of the gradient of what was made at another."""
+        if not isinstance(origin, Site):
+            return Site(origin[0], origin[1], "", BACKWARD)
+        if origin.backward is None:
+            origin.backward = Site(origin[0], origin[1], origin.module, BACKWARD)
+        return origin.backward
 
     # ---- modules and optimisers, which stand above the floors that have hooks
 
@@ -147,19 +208,26 @@ class Places:
         with self._lock:
             self.optimisers.add(optimiser)
         name = f"{type(optimiser).__name__}.step"
-        return self._inside(self._here.optimisers, name, function, arguments, {})
+        result = self._inside(self._here.optimisers, name, function, arguments, {})
+        self._stepped()
+        return result
 
     def _inside(
         self, stack: list[str], name: str, function: Any, arguments: tuple[Any, ...], options: Any
     ) -> Any:
         """Call a function with its name on a stack, and tell how long it took."""
+        here = self._here
+        before, here.sites = here.sites, None
         stack.append(name)
-        begin = time.perf_counter_ns()
+        span = self.span
+        begin = 0 if span is None else time.perf_counter_ns()
         try:
             return function(*arguments, **options)
         finally:
             stack.pop()
-            self._span(name, begin, time.perf_counter_ns())
+            here.sites = before
+            if span is not None:
+                span(name, begin, time.perf_counter_ns())
 
     def _name(self, module: Module, stack: list[str]) -> str:
         name = self._names.get(module)

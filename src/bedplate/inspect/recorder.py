@@ -6,55 +6,26 @@ many (see launches.py); so a run that is observed takes some micro-seconds more.
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from bedplate.compiler.builder import BufferRef, Launch
-from bedplate.compiler.plan import FIRST_INPUT, Plan, members_of
+from bedplate.compiler.builder import Launch
+from bedplate.compiler.plan import Plan
 from bedplate.compiler.realise import clear_plans
 from bedplate.graph.node import Node
 from bedplate.inspect.launches import Folded, TaskTimes, fold
-from bedplate.inspect.ledger import (
-    OPTIMISER_STATE,
-    PARAMETER,
-    Ledger,
-    Share,
-    Temporary,
-    fullest,
-    kind_of,
-)
-from bedplate.inspect.places import Places, phase_of
+from bedplate.inspect.ledger import Share
+from bedplate.inspect.places import phase_of
+from bedplate.inspect.plan_info import PlanInfo
 from bedplate.inspect.stamps import StampedPlan
-from bedplate.memory import observe_blocks
+from bedplate.inspect.tracker import tracking
 from bedplate.observer import hooks
 
 FOLD_AT = 1 << 18  # events kept as they are: 8 MiB
-_INT64 = ctypes.c_int64
 MAX_SPANS = 100_000  # of module calls and runs that a trace shows
-
-
-@dataclass
-class PlanInfo:
-    """What is known of a plan that was made while it was observed.
-
-    outputs  (slot, site) of what it stores
-    written  share of the bytes that are written, by the number of the task
-    """
-
-    outputs: list[tuple[int, Any]]
-    temporaries: list[Temporary]
-    written: list[float]
-    _fullest: list[Share] | None = None
-
-    def fullest(self) -> list[Share]:
-        """The temporaries that live at once where they are most."""
-        if self._fullest is None:
-            self._fullest = fullest(self.temporaries)
-        return self._fullest
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,25 +77,23 @@ class Recorder:
         self._runs: list[tuple[int, int, Any]] = []
         self._n_events = 0
         self._ended = False
-        self.places = Places(self._spent)
-        self.ledger = Ledger(self._holders)
         self.made = Recording(time.perf_counter_ns(), threading.get_ident())
 
     def start(self) -> None:
         """Listen; if that fails half-way, what was done is undone."""
         clear_plans()  # those that are made from here on are known in full
         with ExitStack() as undo:
-            undo.callback(self.places.restore)
-            self.places.install()
-            undo.callback(observe_blocks(self.ledger.made, self.ledger.gone))
-            self.ledger.adopt()
-            undo.callback(hooks.clear)
+            self.tracker = undo.enter_context(tracking())
+            self.window = self.tracker.ledger.open()
+            undo.callback(self.tracker.ledger.close, self.window)
+            undo.callback(self.tracker.listen)
             self._listen()
             self._undo = undo.pop_all()
         self.made.begin = time.perf_counter_ns()
 
     def _listen(self) -> None:
-        hooks.site, hooks.gradient = self.places.site, self.places.gradient
+        self.tracker.places.span = self._spent
+        hooks.gradient = self.tracker.places.gradient_in_full
         hooks.plan_key, hooks.planned = self._plan_key, self._planned
         hooks.run, hooks.host = self._run, self._host
         hooks.compiled, hooks.generated = self._compiled, self._generated
@@ -134,14 +103,19 @@ class Recorder:
         """What was told; everything runs as before when this returns."""
         made = self.made
         made.end = time.perf_counter_ns()
-        self._undo.close()
+        ledger = self.tracker.ledger
+        self.tracker.places.span = None
+        self.tracker.listen()  # to no more than memory
         with self._lock:  # another thread may be on its way to `_run`: it stamps no plan any more
             self._ended = True
             for stamped in made.plans:
                 stamped.restore()
-        self.places.search()
-        made.at_peak, made.at_end = self.ledger.close()
-        made.peak_bytes = self.ledger.peak
+        self.tracker.places.search()
+        self.tracker.settle()
+        made.at_peak, made.at_end = ledger.look(self.window)
+        made.peak_bytes = self.window.peak
+        made.memory = [(at, sum(kinds)) for at, kinds in ledger.curve if at >= made.begin]
+        self._undo.close()
         with self._lock:
             self._fold()
         clear_plans()  # their keys hold the lines
@@ -159,18 +133,15 @@ class Recorder:
         if begin is None:
             return  # to be looked at only, by `explain`
         self._add_span("plan", "plan", begin, time.perf_counter_ns())
-        self._info[id(plan.native)] = _info_of(plan, regions, buffers)
+        self._info[id(plan.native)] = self.tracker.planned(plan, regions, buffers)
 
     def _run(self, plan: Any, address: int, first: int, end: int, limit: int) -> None:
-        slots = (_INT64 * plan.n_slots).from_address(address)
         with self._lock:
             number = None if self._ended else self._number(plan)
             stamped = None if number is None else self.made.plans[number]
         if number is None or stamped is None:
             plan.call(address, first, end, limit)
             return
-        if first == 0:
-            self.ledger.ran(stamped.info, slots)
         with stamped.lock:
             stamped.begin()
             begin = time.perf_counter_ns()
@@ -181,7 +152,6 @@ class Recorder:
             thread = threading.get_ident()
             made = self.made
             made.run_ns[thread] = made.run_ns.get(thread, 0) + done - begin
-            made.memory.append((done, self.ledger.live))
             self._add_span("run", "run", begin, done)
             self._runs.append((number, begin, events))
             self._n_events += len(events)
@@ -220,8 +190,6 @@ class Recorder:
         self.made.generated.append((symbol, begin, end))
 
     def _spent(self, name: str, begin: int, end: int) -> None:
-        if self.ledger.unnamed:  # before an update binds the parameters to other memory
-            self.ledger.name_holders()
         self._add_span(name, "python", begin, end)
 
     def _add_span(self, name: str, kind: str, begin: int, end: int, site: Any = None) -> None:
@@ -229,65 +197,3 @@ class Recorder:
         if kind in ("run", "python") and len(spans) >= MAX_SPANS:
             return
         spans.append(Span(name, kind, threading.get_ident(), begin, end, site))
-
-    def _holders(self) -> Any:
-        """(tensor, kind, module path) of parameters, buffers and optimisers' state."""
-        paths: dict[int, str] = {}
-        roots, optimisers = self.places.known()
-        for root, kind in roots:
-            tensors = [*root.named_parameters(), *root.named_buffers()]
-            for name, tensor in tensors:
-                path = f"{kind}.{name}".rpartition(".")[0]
-                paths[id(tensor)] = path
-                yield tensor, PARAMETER, path
-        for optimiser in optimisers:
-            tensors = [p for group in optimiser.param_groups for p in group["params"]]
-            for parameter, state in zip(tensors, list(optimiser.state), strict=False):
-                path = paths.get(id(parameter), "")
-                if not path:
-                    yield parameter, PARAMETER, path
-                for tensor in list(state.values()):
-                    yield tensor, OPTIMISER_STATE, path
-
-
-def _info_of(plan: Plan, regions: list[list[Launch]], buffers: dict[Node, BufferRef]) -> PlanInfo:
-    nodes = {buffer: node for node, buffer in buffers.items()}
-    first_output = FIRST_INPUT + plan.n_inputs
-    outputs = [
-        (buffer.slot, node.site)
-        for buffer, node in nodes.items()
-        if buffer.slot is not None and buffer.slot >= first_output
-    ]
-    life: dict[BufferRef, list[Any]] = {}
-    for number, region in enumerate(regions):
-        for launch in region:
-            sites = [n.site for n in members_of(launch.origin) if n.site is not None]
-            phases = {phase_of(site) for site in sites}
-            site = sites[0] if sites else None
-            for buffer in (*launch.reads, *launch.writes):
-                if buffer.slot is None:
-                    found = life.setdefault(buffer, [number, number, set(), site])
-                    found[1] = number
-            for buffer in launch.reads:
-                if buffer.slot is None:
-                    life[buffer][2] |= phases
-    temporaries = []
-    for buffer, (first, last, readers, site) in life.items():
-        node = nodes.get(buffer)
-        kind = kind_of(node.site, readers) if node is not None else kind_of(None, set())
-        where = node.site if node is not None and node.site is not None else site
-        temporaries.append(Temporary(buffer.nbytes, buffer.offset or 0, first, last, kind, where))
-    return PlanInfo(outputs, temporaries, _written(plan, regions))
-
-
-def _written(plan: Plan, regions: list[list[Launch]]) -> list[float]:
-    """The share of its bytes that each task writes; a merged one as its first launch."""
-    written = {}
-    for launch in (launch for region in regions for launch in region):
-        stored = sum(b.nbytes for b in launch.writes if b.name != "scratch")
-        written[launch.name] = min(stored / launch.nbytes, 1.0) if launch.nbytes else 1.0
-    return [
-        written.get((task.parts or (task,))[0].name, 1.0)
-        for region in plan.native.regions
-        for task in region
-    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -315,10 +316,10 @@ def _spent(recording: Recording) -> dict[str, float]:
     wall = (recording.end - recording.begin) / 1e9
     runs = recording.run_ns.get(recording.thread, 0) / 1e9
     kernels = _by_thread(recording).get(recording.thread, 0.0)
-    alone = [span for span in of["compile"] if not _within(span, of["together"])]
+    alone = _apart(of["compile"], of["together"])
     compiled = of["together"] + alone
     compiling, numpy = _seconds(compiled), _seconds(of["numpy"])
-    inside = _seconds(span for span in compiled if _within(span, of["plan"]))
+    inside = compiling - _seconds(_apart(compiled, of["plan"]))
     planning = max(_seconds(of["plan"]) - inside, 0.0)
     rest = wall - runs - compiling - planning - numpy
     return {
@@ -342,5 +343,14 @@ def _seconds(spans: Iterable[Span]) -> float:
     return sum(span.seconds for span in spans)
 
 
-def _within(span: Span, others: list[Span]) -> bool:
-    return any(other.begin <= span.begin and span.end <= other.end for other in others)
+def _apart(spans: list[Span], others: list[Span]) -> list[Span]:
+    """The spans that lie inside none of the others; those of one thread are nested or apart."""
+    ends: list[int] = []  # the latest end of the others so far, by their begins
+    begins: list[int] = []
+    for other in sorted(others, key=lambda span: span.begin):
+        begins.append(other.begin)
+        ends.append(max(other.end, ends[-1] if ends else other.end))
+    return [
+        span for span in spans
+        if not (number := bisect.bisect_right(begins, span.begin)) or span.end > ends[number - 1]
+    ]  # fmt: skip

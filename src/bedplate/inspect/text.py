@@ -46,30 +46,31 @@ def seconds_text(seconds: float) -> str:
     return ""
 
 
-def _percent(part: float, whole: float) -> str:
+def percent(part: float, whole: float) -> str:
+    """A share, for a column."""
     return f"{part / whole:.1%}".replace("%", " %") if whole else "-"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 0) -> list[str]:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 0) -> list[str]:
     """Columns of equal width; all but column `left` are set to the right."""
-    table = [list(head), *map(list, rows)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(head))]
+    cells = [list(head), *map(list, rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     return [
         "  ".join(
             cell.ljust(width) if i == left else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
-        for row in table
+        for row in cells
     ]
 
 
 def _spent(report: Report) -> str:
     rows = [
-        (f"  {name}", seconds_text(seconds), _percent(seconds, report.seconds))
+        (f"  {name}", seconds_text(seconds), percent(seconds, report.seconds))
         for name, seconds in report.spent.items()
         if seconds or name in ("kernels", "Python")
     ]
-    lines = _table((f"time  {seconds_text(report.seconds)}", "", ""), rows)
+    lines = table((f"time  {seconds_text(report.seconds)}", "", ""), rows)
     lines[0] += "  of the thread that profiles"
     if report.elsewhere:
         n_others = len(report.elsewhere)
@@ -98,9 +99,9 @@ def _kernels(report: Report, top: int) -> str:
     shown = report.kernels[:top]
     cells = [_kernel_cells(row, total) for row in shown]
     head = ("  time", "share", "launches", "median", "GB/s", "GFLOP/s", "verdict")
-    table = _table(head, cells, left=6)
-    lines.append(table[0])
-    for row, line in zip(shown, table[1:], strict=True):
+    rows = table(head, cells, left=6)
+    lines.append(rows[0])
+    for row, line in zip(shown, rows[1:], strict=True):
         lines += [line, f"      {row.name}", f"      {_origin(row)}"]
     return "\n".join(lines + _left_out(report.kernels[top:], total))
 
@@ -108,7 +109,7 @@ def _kernels(report: Report, top: int) -> str:
 def _kernel_cells(row: KernelRow, total: float) -> tuple[str, ...]:
     seconds = row.seconds or 1e-12
     return (
-        f"  {seconds_text(row.seconds)}", _percent(row.seconds, total), str(row.launches),
+        f"  {seconds_text(row.seconds)}", percent(row.seconds, total), str(row.launches),
         seconds_text(row.median_seconds), f"{row.nbytes / seconds / 1e9:.1f}",
         f"{row.flops / seconds / 1e9:.1f}", row.verdict.text,
     )  # fmt: skip
@@ -130,7 +131,7 @@ def _left_out(rows: Sequence[Any], total: float) -> list[str]:
     if not rows:
         return []
     seconds = sum(row.seconds for row in rows)
-    return [f"  {seconds_text(seconds)}  {_percent(seconds, total)}  in {len(rows)} more"]
+    return [f"  {seconds_text(seconds)}  {percent(seconds, total)}  in {len(rows)} more"]
 
 
 def without_numbers(path: str) -> str:
@@ -152,39 +153,40 @@ def _modules(report: Report, top: int) -> str:
         many = f" x {len(found)}" if len(found) > 1 else ""
         rows.append(
             (f"  {path}{many}", *(seconds_text(t) if t else "-" for t in times),
-             *(_short(n) if n else "-" for n in held))
+             *(short(n) if n else "-" for n in held))
         )  # fmt: skip
     head = ("modules", *PHASES, *HELD.values())
-    lines = _table(head, rows)
+    lines = table(head, rows)
     if len(ordered) > top:
         lines.append(f"  and {len(ordered) - top} more")
     return "\n".join(["by module: time in kernels, and memory at the peak", *lines])
 
 
-def _short(nbytes: float) -> str:
+def short(nbytes: float) -> str:
+    """A number of bytes, for a column."""
     return readable(int(nbytes)).replace(" bytes", " B")
 
 
 def _memory(report: Report, top: int) -> str:
     peak, end = report.peak, report.end
     rows = [
-        (f"  {kind}", _short(peak.kinds[kind]), _percent(peak.kinds[kind], peak.nbytes),
-         _short(end.kinds[kind]))
+        (f"  {kind}", short(peak.kinds[kind]), percent(peak.kinds[kind], peak.nbytes),
+         short(end.kinds[kind]))
         for kind in KINDS if peak.kinds[kind] or end.kinds[kind]
     ]  # fmt: skip
-    rows.append(("  in all", _short(peak.nbytes), "", _short(end.nbytes)))
-    lines = _table(("memory", "peak", "", "at the end"), rows)
+    rows.append(("  in all", short(peak.nbytes), "", short(end.nbytes)))
+    lines = table(("memory", "peak", "", "at the end"), rows)
     return "\n".join([*lines, *_memory_lines(peak, top)])
 
 
 def _memory_lines(peak: MemoryTable, top: int) -> list[str]:
     if not peak.lines:
         return []
-    rows = [(f"  {line}", kind, _short(nbytes)) for line, kind, nbytes in peak.lines[:top]]
-    lines = _table(("memory at the peak, by line", "", ""), rows)
+    rows = [(f"  {line}", kind, short(nbytes)) for line, kind, nbytes in peak.lines[:top]]
+    lines = table(("memory at the peak, by line", "", ""), rows)
     if len(peak.lines) > top:
         rest = sum(nbytes for _, _, nbytes in peak.lines[top:])
-        lines.append(f"  {_short(rest)} at {len(peak.lines) - top} more")
+        lines.append(f"  {short(rest)} at {len(peak.lines) - top} more")
     return ["", *lines]
 
 

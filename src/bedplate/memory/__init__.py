@@ -2,7 +2,7 @@
 
 from bedplate.memory.allocator import allocate, allocate_all, release_cache
 from bedplate.memory.block import Block, ForeignBlock, observe_blocks
-from bedplate.memory.inspection import expect_no_leak, leaks
+from bedplate.memory.inspection import expect_no_leak, leaks, peak, report
 from bedplate.memory.limit import limit
 from bedplate.memory.manager import Buffer, BufferLeak, MemoryManager
 from bedplate.memory.small import ThreadLocalPool
@@ -22,6 +22,8 @@ __all__ = [
     "limit",
     "line_of",
     "observe_blocks",
+    "peak",
     "readable",
     "release_cache",
+    "report",
 ]

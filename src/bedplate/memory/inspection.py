@@ -8,5 +8,7 @@ from __future__ import annotations
 
 from bedplate.later import deferred
 
+report = deferred("bedplate.inspect.memory_report", "report")
+peak = deferred("bedplate.inspect.memory_report", "peak")
 leaks = deferred("bedplate.inspect.leaks", "leaks")
 expect_no_leak = deferred("bedplate.inspect.leaks", "expect_no_leak")

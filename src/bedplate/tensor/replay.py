@@ -320,7 +320,11 @@ class Replay:
         # as many as there are roots: to have zip compare once more costs 0.1 us
         for node, (shape, dtype, device, index, alias, site) in zip(taken, self.roots):  # noqa: B905
             if node is None:
-                block = outputs[index] if not alias else self._input(index, blocks)
+                if alias:
+                    block = self._input(index, blocks)
+                else:
+                    block = outputs[index]
+                    block.site = site
                 node = Node(BUFFER, (), NO_ATTRIBUTES, shape, dtype, device, block, site)
             nodes.append(node)
         part = self.result

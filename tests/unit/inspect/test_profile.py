@@ -20,6 +20,7 @@ from bedplate.inspect.ledger import Ledger
 from bedplate.inspect.places import Places
 from bedplate.inspect.recorder import Recorder
 from bedplate.inspect.report import KernelRow
+from bedplate.inspect.tracker import Tracker
 from bedplate.memory import Block
 from bedplate.nn import Module
 from bedplate.observer import hooks
@@ -207,7 +208,9 @@ def test_a_report_that_fails_does_not_hide_what_was_raised(
     assert hooks.run is None
 
 
-@pytest.mark.parametrize("place", [(Places, "search"), (Ledger, "adopt"), (Recorder, "_listen")])
+@pytest.mark.parametrize(
+    "place", [(Places, "search"), (Ledger, "adopt"), (Tracker, "listen"), (Recorder, "_listen")]
+)
 def test_a_start_that_fails_undoes_what_it_did(
     place: tuple[type, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
