@@ -1,0 +1,122 @@
+"""PTX: a traced task kernel as the text that NVIDIA's driver compiles.
+
+LLVM writes it, from the same text that a CPU's code comes from. The entry is a `ptx_kernel` in
+which each thread is a worker, and calls the task with its share of the items. What is a vector
+on a CPU is so many registers of one thread.
+
+Nothing is contracted: sums and products are written with their rounding (`.rn`), which the
+driver's compiler leaves as they are, and division and roots are those of IEEE 754.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bedplate.errors import InternalError, KernelError
+from bedplate.kernel.device.apart import Apart, Ended, Refused
+from bedplate.kernel.device.legalise import legalise
+from bedplate.kernel.device.spirv import TASK
+from bedplate.kernel.ir import Program, all_programs
+from bedplate.kernel.lower import FunctionLowering, Module, symbol_of
+from bedplate.kernel.target import Processor, Target
+
+TRIPLE = "nvptx64-nvidia-cuda"
+# what is made for others is what the newest of these at most as new as the device takes
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+
+_ENTRY = (
+    "declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n"
+    "declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()\n"
+    "declare i32 @llvm.nvvm.read.ptx.sreg.ntid.x()\n"
+    "define ptx_kernel void @{symbol}(i64 %words, i64 %items, i64 %workers) {{\n"
+    "entry:\n"
+    "  %thread = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n"
+    "  %block = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()\n"
+    "  %threads = call i32 @llvm.nvvm.read.ptx.sreg.ntid.x()\n"
+    "  %before = mul i32 %block, %threads\n"
+    "  %number = add i32 %before, %thread\n"
+    "  %worker = zext i32 %number to i64\n"
+    "  %next = add i64 %worker, 1\n"
+    "  %low = mul i64 %worker, %items\n"
+    "  %high = mul i64 %next, %items\n"
+    "  %begin = udiv i64 %low, %workers\n"
+    "  %end = udiv i64 %high, %workers\n"
+    "  %some = icmp ult i64 %begin, %end\n"
+    "  br i1 %some, label %work, label %done\n"
+    "work:\n"
+    "  %args = inttoptr i64 %words to ptr\n"
+    "  call void @{task}(ptr %args, i64 %begin, i64 %end, i64 %worker)\n"
+    "  br label %done\n"
+    "done:\n"
+    "  ret void\n"
+    "}}\n"
+)
+
+
+def architecture(major: int, minor: int) -> str:
+    """The architecture of which a device of a compute capability takes the PTX.
+
+    raises  KernelError for a device that is older than all of them
+    >>> architecture(8, 6), architecture(9, 0), architecture(12, 0)
+    ('sm_80', 'sm_90', 'sm_100')
+    """
+    fitting = [name for name in ARCHITECTURES if int(name[3:]) <= 10 * major + minor]
+    if not fitting:
+        raise KernelError(
+            f"PTX: compute capability {major}.{minor} is too old\n  legal: 8.0 or newer"
+        )
+    return fitting[-1]
+
+
+def target_of(name: str) -> Target:
+    """The target of an architecture."""
+    return Target(name, 512, Processor(TRIPLE, name))
+
+
+def ptx_text(program: Program, symbol: str, name: str) -> str:
+    """The LLVM text that PTX is made of.
+
+    symbol  of the entry f(words, items, workers), three 64-bit integers: the address of the
+            task's words, the number of items, and how many threads share them
+    name    of the architecture
+    raises  KernelError if this is no task kernel, or for what no device can do
+    """
+    types = tuple(parameter.type for parameter in program.parameters)
+    if types != TASK or program.result is not None:
+        raise KernelError(
+            f"kernel {program.name}: devices run tasks\n"
+            "  legal: f(args: ptr(i64), begin: i64, end: i64, worker: i64), giving nothing back"
+        )
+    legal = legalise(program)
+    module = _PtxModule(target_of(name))
+    programs = all_programs(legal)
+    for index, each in enumerate(programs):
+        module.symbols[id(each)] = f"{symbol_of(each.name)}_{index}"
+    for each in programs:
+        FunctionLowering(module, each, True).run()
+    module.functions.append(_ENTRY.format(symbol=symbol, task=module.symbols[id(legal)]))
+    return module.text()
+
+
+class _PtxModule(Module):
+    """Functions without the attributes of a CPU; the first line names the architecture."""
+
+    def text(self) -> str:
+        parts = [f"; {self.target.cpu}", f'target triple = "{TRIPLE}"', *self.declared.values()]
+        parts += [*self.functions, "attributes #0 = { nounwind }"]
+        parts.append("attributes #1 = { alwaysinline nounwind }\n")
+        return "\n".join(parts)
+
+
+def make_ptx(text: str) -> str:
+    """The PTX of an LLVM text that `ptx_text` gave.
+
+    raises InternalError if LLVM does not accept the text or fails at it
+    """
+    try:
+        return _writer.ask(text.encode()).decode()
+    except (Ended, Refused) as error:
+        raise InternalError(f"LLVM makes no PTX of a lowered kernel: {error}") from error
+
+
+_writer = Apart(str(Path(__file__).with_name("ptx_writer.py")))
