@@ -8,7 +8,7 @@ the states come from there, and no generator moves on.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,20 +52,26 @@ class Draws:
             _HERE.draws = before
             self._next = self.outer = None
 
-    def state(self, advance: Callable[[], Any]) -> Any:
-        """The state of the next draw."""
+    def peek(self) -> Any:
+        """The state of the next draw, if it was written down before; else None."""
+        if self._next is None:
+            return None if self.outer is None else self.outer.peek()
+        if self._next == len(self._states):
+            raise GradientError(
+                "rematerialise: the function draws more random numbers the second time than "
+                f"the first ({len(self._states)})\n"
+                "  it must do the same each time it is called"
+            )
+        return self._states[self._next]
+
+    def done(self, state: Any) -> None:
+        """A draw from a state succeeded."""
         if self._next is not None:
-            if self._next == len(self._states):
-                raise GradientError(
-                    "rematerialise: the function draws more random numbers the second time than "
-                    f"the first ({len(self._states)})\n"
-                    "  it must do the same each time it is called"
-                )
             self._next += 1
-            return self._states[self._next - 1]
-        state = advance() if self.outer is None else self.outer.state(advance)
+            return
         self._states.append(state)
-        return state
+        if self.outer is not None:
+            self.outer.done(state)
 
 
 class _Here(threading.local):
@@ -75,7 +81,14 @@ class _Here(threading.local):
 _HERE = _Here()
 
 
-def drawn(advance: Callable[[], Any]) -> Any:
-    """The state of the next draw of this thread: by default what `advance` of a generator gives."""
+def known_state() -> Any:
+    """The state that this thread's next draw had the first time; None: it is the first time."""
     draws = _HERE.draws
-    return advance() if draws is None else draws.state(advance)
+    return None if draws is None else draws.peek()
+
+
+def drawn(state: Any) -> None:
+    """This thread drew from a state."""
+    draws = _HERE.draws
+    if draws is not None:
+        draws.done(state)

@@ -26,7 +26,7 @@ from bedplate.errors import ShapeError
 from bedplate.ops.random import draws as ops
 from bedplate.ops.random import philox, sampling
 from bedplate.tensor.creation import new_shape
-from bedplate.tensor.draws import drawn
+from bedplate.tensor.draws import drawn, known_state
 from bedplate.tensor.tensor import Tensor
 
 Shape = Any
@@ -81,14 +81,14 @@ class Generator:
     ) -> Any:
         """`function(state, *arguments)` for one draw; they stand in ops/random/draws.py."""
         place = current_device() if device is None else Device(device)
-        return function(drawn(self._advance).to(place), *arguments, **keywords)
-
-    def _advance(self) -> Tensor:
-        """The state of the next draw."""
         with self._lock:
-            state = self.state._alias()
-            self.state._rebind(philox.advanced(self.state)._node)
-        return state
+            known = known_state()
+            state = self.state._alias() if known is None else known
+            result = function(state.to(place), *arguments, **keywords)
+            drawn(state)
+            if known is None:
+                self.state._rebind(philox.advanced(self.state)._node)
+        return result
 
     def uniform(
         self,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bedplate.errors import InternalError, KernelError
-from bedplate.kernel.device.apart import Apart, Ended, Refused
+from bedplate.kernel.device.apart import Ended, Helpers, Refused
 from bedplate.kernel.device.legalise import legalise
 from bedplate.kernel.device.spirv import TASK
 from bedplate.kernel.ir import Program, all_programs
@@ -119,4 +119,4 @@ def make_ptx(text: str) -> str:
         raise InternalError(f"LLVM makes no PTX of a lowered kernel: {error}") from error
 
 
-_writer = Apart(str(Path(__file__).with_name("ptx_writer.py")))
+_writer = Helpers(str(Path(__file__).with_name("ptx_writer.py")))

@@ -22,7 +22,6 @@ from bedplate.kernel import (
     cast,
     constant,
     from_dtype,
-    i1,
     i64,
     iota,
     kernel,
@@ -61,9 +60,8 @@ def lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = No
     per_item = GROUPS * BLOCKS * results_of(node.attributes["pair"])
     if not out.size:
         return
-    result = i1 if out.dtype.kind == "b" else from_dtype(out.dtype)
     builder.launch(
-        _kernel(node.attributes["pair"], result, state.strides[0], epilogue),
+        _kernel(node.attributes["pair"], from_dtype(out.dtype), state.strides[0], epilogue),
         [state, out, out.size, node.attributes["part"], *(epilogue.words if epilogue else ())],
         -(-out.size // per_item), reads=[state.buffer], writes=[out.buffer],
         flops=float(2 * ROUNDS * out.size / results_of(node.attributes["pair"])),
