@@ -105,6 +105,12 @@ def test_integers_cover_their_range_evenly() -> None:
     assert counts.min() > 4700
 
 
+def test_truth_values_are_the_same_fused_into_the_draw() -> None:
+    wanted = random.bernoulli(state(9), (1000,), 0.3).numpy()
+    assert 200 < wanted.sum() < 400
+    np.testing.assert_array_equal(random.bernoulli(state(9, "cpu"), (1000,), 0.3).numpy(), wanted)
+
+
 def test_dropout_keeps_the_mean() -> None:
     x = bp.ones((40000,), device="reference")
     result = random.dropout(state(6), x, 0.25).numpy()
