@@ -111,6 +111,20 @@ class Plan:
             len(self.results) == len(self.output_bytes) == 1 and not self.results[0].alias
         )
 
+    def written_late(self) -> set[int]:
+        """The outputs that are not touched before a run can fail no more."""
+        if self.has_host_tasks:
+            return set()
+        last = self.stops[-1][0] if self.stops else len(self.native.regions)
+        early = self.native.regions[: last if self.sites else 0]
+        touched = {
+            word.index
+            for region in early for task in region for word in task.words
+            if isinstance(word, Slot)
+        }  # fmt: skip
+        first = FIRST_INPUT + self.n_inputs
+        return {i for i in range(len(self.output_bytes)) if first + i not in touched}
+
     def take_bound(self) -> Bound:
         """Slots that nobody else has; `spare` takes them back after a run that went well."""
         try:
