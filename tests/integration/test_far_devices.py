@@ -63,6 +63,46 @@ def test_olmo_trains_and_generates(loopback: bp.Device, whole: bool) -> None:
         assert [x.tobytes() for x in found] == [x.tobytes() for x in wanted]
 
 
+def test_a_step_is_captured_and_replayed(loopback: bp.Device) -> None:
+    results = []
+    for place in ("cpu", loopback):
+        weight = bp.nn.Parameter(bp.tensor(np.linspace(-1, 1, 12).reshape(4, 3), place))
+        optimizer = optim.AdamW([weight], lr=0.1)
+        mean = bp.zeros((), dtype=bp.float64, device=place)
+
+        @bp.jit
+        def step(x: Any, scale: float, weight: Any = weight, mean: Any = mean, o: Any = optimizer):
+            loss = ((x @ weight).tanh() * scale).sum() + bp.linalg.inv(weight[:3]).mean()
+            o.zero_grad()
+            loss.backward()
+            o.step()
+            mean.assign(mean * 0.5 + loss.detach())
+            return loss, weight * 1
+
+        found = []
+        for number in range(8):
+            x = bp.tensor(np.full((2, 4), number / 4), place)
+            loss, copy = step(x, 1.0 + number % 2)
+            found += [loss.numpy(), copy.numpy()]
+        results.append([x.tobytes() for x in (*found, weight.numpy(), mean.numpy())])
+        assert step.report().count("replayed from now on") == 2
+        assert "numpy_inv" in step.schedule()
+    assert results[0] == results[1]
+
+
+def test_a_replayed_step_tells_of_wrong_indices(loopback: bp.Device) -> None:
+    table = bp.tensor(np.arange(6.0), device=loopback)
+    step = bp.jit(lambda i: bp.take(table, i, axis=0) + 1)
+    for _ in range(3):
+        assert step(bp.tensor([1, 5], device=loopback)).tolist() == [2.0, 6.0]
+    bad = step(bp.tensor([1, 6], device=loopback))
+    good = step(bp.tensor([2, 3], device=loopback))
+    with pytest.raises(IndexError, match=r"index 6 is out of range for size 6\n.*test_far_dev"):
+        bad.numpy()
+    assert good.tolist() == [3.0, 4.0]
+    bp.devices.reset(loopback)
+
+
 def test_checkpoints_are_of_no_device(loopback: bp.Device, tmp_path: Any) -> None:
     model = Olmo3(Config(n_layers=2, **SIZES)).to(loopback)
     bp.save(model.state_dict(), tmp_path / "model.safetensors")

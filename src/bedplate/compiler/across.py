@@ -24,6 +24,16 @@ def is_one_plan(order: list[Node]) -> bool:
     )
 
 
+def device_of_plan(order: list[Node]) -> Device | None:
+    """The device on which one plan computes all nodes; None if that takes more than one plan."""
+    devices = {node.device for node in order}
+    moves = any(node.op.kind == "transfer" and node.block is None for node in order)
+    if moves or len(devices) != 1:
+        return None
+    (device,) = devices
+    return device if device.is_planned else None
+
+
 def compute_across(order: list[Node], roots: list[Node], compute: Compute) -> None:
     """Give roots their values.
 

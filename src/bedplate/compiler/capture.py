@@ -13,9 +13,16 @@ from typing import Any
 
 from bedplate.compiler.host import line_in, lines_of
 from bedplate.compiler.plan import ARENA, FIRST_INPUT, Bound, Plan, double_bits
-from bedplate.compiler.realise import find_plan, planning, project_outputs
+from bedplate.compiler.realise import (
+    explained,
+    find_device_plan,
+    find_plan,
+    planning,
+    project_outputs,
+)
 from bedplate.compiler.signature import Signature
 from bedplate.devices.cpu.runner import is_watched
+from bedplate.devices.device import Device
 from bedplate.graph.node import Node, topological_order
 from bedplate.memory import Block, allocate
 
@@ -90,3 +97,29 @@ class CapturedPlan:
 
     def _line(self, node: Node) -> str:
         return line_in(self._lines, node)
+
+
+class CapturedDevicePlan:
+    """As `CapturedPlan`, of a graph on a device with memory of its own.
+
+    slots  the addresses of the inputs, which nobody reads: a run is given blocks
+    """
+
+    def __init__(self, roots: list[Node], device: Device) -> None:
+        project_outputs(roots)
+        signature = Signature(topological_order(roots), roots)
+        self.inputs = signature.inputs
+        with planning():
+            self.plan = find_device_plan(signature, device)
+        self._line, self._what = explained(signature, self.plan)
+        self._scalars = list(signature.scalars)
+        self.key: Any = signature.key, tuple([double_bits(x) for x in signature.scalars])
+        self.slots: dict[int, int] = {}
+
+    def forget_nodes(self) -> None:
+        """See `CapturedPlan`."""
+        self.inputs = []
+
+    def start(self, blocks: Sequence[Any]) -> list[Any]:
+        """Start a run on these inputs; gives the blocks of the outputs."""
+        return self.plan.start(blocks, self._scalars, self._line, self._what)

@@ -65,6 +65,8 @@ class DevicePlan:
         self.output_bytes = made.output_bytes
         self.arena_bytes = made.arena_bytes
         self.sites = made.lowering.sites
+        self.regions = made.regions
+        self.granted: list[tuple[int, int]] = []  # results always have fresh memory
         self._n_slots = made.n_slots
         self._words: list[int] = [0] * ERROR_WORDS
         self._patches: list[tuple[int, int]] = []
@@ -105,7 +107,14 @@ class DevicePlan:
     def run(
         self, inputs: Sequence[Any], scalars: Sequence[float], line: LineOf, what: Callable[[], str]
     ) -> list[Any]:
-        """Start it, and give the blocks of the results.
+        """Start it, and give the blocks of the results; see `start`."""
+        outputs = self.start(inputs, scalars, line, what)
+        return [(inputs if r.alias else outputs)[r.index] for r in self.results]
+
+    def start(
+        self, inputs: Sequence[Any], scalars: Sequence[float], line: LineOf, what: Callable[[], str]
+    ) -> list[Any]:
+        """Start it, and give the blocks of the outputs.
 
         inputs   blocks of the device, in the order of the placeholders
         scalars  the run-time numbers, in order
@@ -125,7 +134,7 @@ class DevicePlan:
             block.used_by(work)
         for block in outputs:
             block.work = work
-        return [(inputs if r.alias else outputs)[r.index] for r in self.results]
+        return outputs
 
     def _bound(
         self, arena: Any, memory: DeviceBlock, inputs: Sequence[Any], outputs: Sequence[Any],

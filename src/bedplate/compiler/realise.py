@@ -12,16 +12,16 @@ import os
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from bedplate.compiler import stored_plans
 from bedplate.compiler.across import compute_across, is_one_plan
 from bedplate.compiler.collect import collected, is_of_one_plan, key_of_one
-from bedplate.compiler.device_plan import compile_for, named
+from bedplate.compiler.device_plan import DevicePlan, compile_for, named
 from bedplate.compiler.host import line_in, lines_of
-from bedplate.compiler.plan import Plan, compile_plan
+from bedplate.compiler.plan import LineOf, Plan, compile_plan
 from bedplate.compiler.signature import Signature
 from bedplate.config import PLAN_SETTINGS, settings_of
 from bedplate.devices import reference
@@ -256,24 +256,36 @@ def run_signature(signature: Signature, one: Node | None = None) -> None:
 
 def _started(signature: Signature, inputs: list[Any], device: Device) -> list[Any]:
     """The blocks of the roots, whose plan was started on a device with memory of its own."""
-    key: Any = (signature.key, _settings(), n_workers(), device)
-    plan: Any = _plans.get(key)
-    if plan is None:
-        with _without_collector():
-            plan = compile_for(
-                device, signature.lifted(), len(signature.inputs), len(signature.scalars)
-            )
-        _plans[key] = plan
-        if len(_plans) > PLAN_CACHE_SIZE:
-            _plans.popitem(last=False)
-    else:
-        _plans.move_to_end(key)
-    # lines are looked up now: when a fault is found the nodes may have gone, or have values
+    plan = find_device_plan(signature, device)
+    line, what = explained(signature, plan)
+    return plan.run(inputs, signature.scalars, line, what)
+
+
+def explained(signature: Signature, plan: DevicePlan) -> tuple[LineOf, Callable[[], str]]:
+    """What names a node's line and the whole run, when a fault is found.
+
+    Lines are looked up now: by then the nodes may have gone, or have values.
+    """
     lines = lines_of(signature.order) if plan.sites or plan.has_host_tasks else {}
     made = [(root.op.name, root.site) for root in signature.roots]
-    return plan.run(
-        inputs, signature.scalars, lambda node: line_in(lines, node), lambda: named(made)
-    )
+    return lambda node: line_in(lines, node), lambda: named(made)
+
+
+def find_device_plan(signature: Signature, device: Device) -> DevicePlan:
+    """The plan of a graph on a device with memory of its own: from the cache, or compiled now."""
+    key: Any = (signature.key, _settings(), n_workers(), device)
+    plan: Any = _plans.get(key)
+    if plan is not None:
+        _plans.move_to_end(key)
+        return plan
+    with _without_collector():
+        plan = compile_for(
+            device, signature.lifted(), len(signature.inputs), len(signature.scalars)
+        )
+    _plans[key] = plan
+    if len(_plans) > PLAN_CACHE_SIZE:
+        _plans.popitem(last=False)
+    return plan
 
 
 def project_outputs(roots: list[Node]) -> list[Node]:

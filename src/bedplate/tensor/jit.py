@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bedplate.config import PLAN_SETTINGS, settings_of
-from bedplate.devices.device import current_device
+from bedplate.devices.device import Device, current_device
 from bedplate.errors import CaptureError
 from bedplate.graph.node import topological_order as order_of
 from bedplate.graph.pending import LOCAL
@@ -34,7 +34,7 @@ from bedplate.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from bedplate.compiler import across
     from bedplate.compiler import explain as explaining
-    from bedplate.tensor import capturing, outside
+    from bedplate.tensor import capturing, device_replay, outside
     from bedplate.tensor import replay as replaying
     from bedplate.tensor.capturing import Recording
     from bedplate.tensor.outside import Names
@@ -43,6 +43,7 @@ else:
     across = Later("bedplate.compiler.across")
     explaining = Later("bedplate.compiler.explain")
     capturing = Later("bedplate.tensor.capturing")
+    device_replay = Later("bedplate.tensor.device_replay")
     outside = Later("bedplate.tensor.outside")
     replaying = Later("bedplate.tensor.replay")
 
@@ -208,14 +209,20 @@ class Captured:
     ) -> Any:
         names = outside.Names(self.function)
         made = self._recorded(tensors, {}, arguments, named)
-        if not across.is_one_plan(order_of(made.roots)):
-            found.captures = MAX_CAPTURES  # graphs of other devices are planned as they come
-            self._log.append(f"{self._name}: not on the CPU alone; it runs uncaptured")
+        device = across.device_of_plan(order_of(made.roots)) if made.roots else Device("cpu")
+        if device is None:
+            # there is not one plan that could be replayed; a first step may move state, later ones
+            # do not, so it is tried again a few times
+            found.captures += MAX_CAPTURES // 4
+            self._log.append(
+                f"{self._name}: on several devices, or on one without plans; it runs uncaptured"
+            )
             return self.function(*arguments, **named)
-        replay = replaying.Replay(made, tensors)
+        kind = replaying.Replay if device.runtime is None else device_replay.DeviceReplay
+        replay = kind(made, tensors)
         met = replay.meets(tensors)
         if met:  # an argument that the function knows by another name too: as itself
-            replay = replaying.Replay(self._recorded(tensors, met, arguments, named), tensors, met)
+            replay = kind(self._recorded(tensors, met, arguments, named), tensors, met)
         names.drop_changed()
         self._note(key, found, replay)
         result = self._run(replay, tensors)

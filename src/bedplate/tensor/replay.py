@@ -66,7 +66,7 @@ class Replay:
     ) -> None:
         supplied = _inputs_of_each(made)
         donate = [(root, node) for o, root in made.states for node in supplied.get(_same(o), ())]
-        self.captured = CapturedPlan(made.roots, donate)
+        self.captured: Any = self._planned(made.roots, donate)
         self.results = self.captured.plan.results
         self.roots = [
             (node.shape, node.dtype, node.device, result.index, result.alias, node.site)
@@ -96,6 +96,9 @@ class Replay:
         made.roots.clear()
         made.inputs.clear()
         self.captured.forget_nodes()
+
+    def _planned(self, roots: list[Node], donate: list[tuple[int, Node]]) -> Any:
+        return CapturedPlan(roots, donate)
 
     def _sources(self, made: Recording) -> None:
         """Where the address of each input slot comes from."""
