@@ -76,6 +76,10 @@ class DevicePlan:
         patches = np.array(self._patches, np.int64).reshape(-1, 2)
         self._patched, self._slots = patches[:, 0].copy(), patches[:, 1].copy()
 
+    def written_late(self) -> set[int]:
+        """See `Plan`: none, since work that was started before may still read any memory."""
+        return set()
+
     def _pieces(self, regions: list[list[Launch]]) -> list[Piece]:
         launches = [x for region in regions for x in region if x.host is None and x.items > 0]
         made = self.runtime.executables(
