@@ -26,7 +26,9 @@ from bedplate.devices.device import Device
 from bedplate.graph.node import Node, topological_order
 from bedplate.memory import Block, allocate
 
-KEPT_ARENA_BYTES = 4 << 20  # temporaries up to this size stay allocated between calls
+# Temporaries up to this size stay allocated between calls, as many captures as there are; a larger
+# arena is taken anew from the pool: 0.5 us, where to fill it takes 90 at 45 bytes a nanosecond.
+KEPT_ARENA_BYTES = 4 << 20
 
 
 class CapturedPlan:
