@@ -9,7 +9,7 @@ from bedplate.compiler.builder import BufferRef, Launch
 from bedplate.compiler.plan import Plan, members_of
 from bedplate.graph.node import Node
 from bedplate.inspect.ledger import TEMPORARY, Share, Temporary, fullest, kind_of
-from bedplate.inspect.places import BACKWARD, phase_of
+from bedplate.inspect.places import BACKWARD, Site, module_of, phase_of
 
 
 @dataclass
@@ -48,13 +48,15 @@ def info_of(plan: Plan, regions: list[list[Launch]], buffers: dict[Node, BufferR
     for number, region in enumerate(regions):
         for launch in region:
             sites = sites_of[id(launch)]
+            phases = {BACKWARD if n.site is None else phase_of(n.site)
+                      for n in members_of(launch.origin)}  # fmt: skip
             for buffer in (*launch.reads, *launch.writes):
                 if buffer.slot is None:
                     found = life.setdefault(buffer, [number, number, set(), _unmarked(sites)])
                     found[1] = number
             for buffer in launch.reads:
                 if buffer.slot is None:
-                    life[buffer][2].update(map(phase_of, sites))
+                    life[buffer][2].update(phases)
     temporaries = []
     for buffer, (first, last, readers, site) in life.items():
         node = nodes.get(buffer)
@@ -66,8 +68,10 @@ def info_of(plan: Plan, regions: list[list[Launch]], buffers: dict[Node, BufferR
 
 def _unmarked(sites: list[Any]) -> Any:
     """The site of a value that has none, in a launch of these: what is not marked is a gradient."""
-    backward = (site for site in sites if phase_of(site) == BACKWARD)
-    return next(backward, next(iter(sites), None))
+    for site in sites:
+        if phase_of(site) == BACKWARD:
+            return site
+    return Site(sites[0][0], sites[0][1], module_of(sites[0]), BACKWARD) if sites else None
 
 
 def _sites(regions: list[list[Launch]]) -> dict[int, list[Any]]:

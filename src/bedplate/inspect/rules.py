@@ -51,6 +51,7 @@ class Before:
             for variable in variables
         }
         self._note_namespaces(top)
+        self._sizes = dict(self.names.values())
 
     def _note_namespaces(self, top: Any) -> None:
         spaces = {id(frame_space) for frame_space, runs in _spaces(top) if runs}
@@ -64,9 +65,10 @@ class Before:
         """Whether a name stood for this object already."""
         return self.names.get(key, (0, 0))[0] == id(value)
 
-    def has_grown(self, key: Any, value: Any) -> bool:
-        """Whether a container that the name stood for has more in it now."""
-        return self.has(key, value) and size_of(value) > self.names[key][1]
+    def has_grown(self, value: Any) -> bool:
+        """Whether a container that some name stood for has more in it now."""
+        before = self._sizes.get(id(value))
+        return before is not None and isinstance(value, CONTAINERS) and size_of(value) > before
 
 
 def _spaces(top: Any) -> list[tuple[dict[str, Any], bool]]:
@@ -158,14 +160,14 @@ def _of_module(way: Way, before: Before, growing: bool) -> bool:
     if isinstance(first, Tensor):
         replaced = name in before.names
     else:  # a value of a table that was there already
-        replaced = before.has(name, first) and not before.has_grown(name, first)
+        replaced = before.has(name, first) and not before.has_grown(first)
         replaced = replaced and len(way.objects) > 2 and isinstance(way.objects[2], Tensor)
     return growing or not replaced
 
 
 def _of_name(key: Any, first: Any, way: Way, before: Before, growing: bool) -> bool:
     """What the running code's own variable holds is a leak if it grows."""
-    if before.has_grown(key, first):
+    if any(map(before.has_grown, way.objects)):
         return True
     graph = any(isinstance(x, Entry) for x in way.objects)
     return growing and (before.has(key, first) or graph)

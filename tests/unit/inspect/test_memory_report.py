@@ -201,3 +201,25 @@ def test_a_profile_inside_a_peak_leaves_it_watching() -> None:
         kept = filled(5 * MIB)
     assert m.added == 5 * MIB and kept.nbytes == 5 * MIB
     assert profile.peak.nbytes - m.before == 3 * MIB
+
+
+def test_the_kinds_are_those_of_a_profile_which_marks_all_nodes() -> None:
+    net = nn.Sequential(nn.Linear(64, 256), nn.RMSNorm(256), nn.GELU(), nn.Linear(256, 8))
+    optimiser = optim.AdamW(net.parameters(), lr=0.1)
+    x = bp.full((128, 64), 0.5).realise()
+
+    def step() -> None:
+        optimiser.zero_grad()
+        (net(x) ** 2).mean().backward()
+        optimiser.step()
+        bp.synchronize()
+
+    step()
+    with bp.profile() as profile:
+        step()
+    with bp.memory.peak() as m:
+        step()
+    kinds = {kind: most for kind, (_, most) in m.report().by("kind").items()}
+    for kind, nbytes in profile.peak.kinds.items():
+        assert kinds.get(kind, 0) == pytest.approx(nbytes, rel=0.01, abs=2048), kind
+    assert kinds["activation"] >= 4 * 128 * 256
