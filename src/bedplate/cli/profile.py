@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -18,6 +18,7 @@ import typer
 from bedplate.errors import SettingError
 from bedplate.inspect import Report
 from bedplate.inspect import profile as watch
+from bedplate.inspect.memory_report import peak
 from bedplate.tensor.atomic import replacing
 
 HELP = """Run a Python script and report its time and memory: by kernel, module and line.
@@ -31,6 +32,7 @@ follows is the script's own.
 Examples:
   bedplate profile train.py --epochs 1
   bedplate profile --trace trace.json train.py      for ui.perfetto.dev
+  bedplate profile --memory memory.html train.py    a page, for a browser
   bedplate profile --json report.json --top 5 train.py
   bedplate profile -m bedplate train --steps 20 --out runs/profiled
 """
@@ -54,20 +56,26 @@ def profile(
             help="Write all numbers here; -: instead of the report.",
         ),
     ] = None,
+    memory: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="Write a page (HTML) of memory over time here."),
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="Rows of each table that are shown.")] = 20,
 ) -> None:
-    if trace is not None:
-        _check_output(trace)
+    for path in filter(None, (trace, memory)):
+        _check_output(path)
     if json is not None and str(json) != "-":
         _check_output(json, streams=True)
     _check(target, module)
     shown = sys.stdout
-    with watch() as report:
+    with nullcontext() if memory is None else peak() as held, watch() as report:
         status = _run(target, arguments or [], module)
     _flush(sys.stdout)  # the script may have put another in its place
     sys.stdout = shown if _is_open(shown) else _in_place_of_output()
     try:
         _write(report, trace, json, top)
+        if held is not None and memory is not None:
+            held.report().html(memory)
     finally:
         if status and sys.exc_info()[0] is BrokenPipeError:
             raise typer.Exit(status)

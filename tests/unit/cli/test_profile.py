@@ -98,6 +98,14 @@ def test_threads_are_waited_for(script: Path, capsys: pytest.CaptureFixture[str]
     assert "matmul" in capsys.readouterr().out
 
 
+def test_a_page_of_memory(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = script.parent / "memory.html"
+    assert leave("--memory", page, script) == 0
+    text = page.read_text()
+    assert "<svg" in text and script.name in text
+    assert "kernels, by time" in capsys.readouterr().out
+
+
 def test_trace_and_json(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace, numbers = script.parent / "trace.json", script.parent / "report.json"
     assert leave("--trace", trace, "--json", numbers, script) == 0
@@ -116,6 +124,7 @@ def test_trace_and_json(script: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (["-m", "no_such_module"], "profile: there is no module no_such_module"),
         (["-m", "no_such.module"], "profile: there is no module no_such.module"),
         (["--trace", "/no/such/t.json", __file__], "profile: there is no folder /no/such"),
+        (["--memory", "/no/such/m.html", __file__], "profile: there is no folder /no/such"),
         (["--trace", "/dev/full", __file__], "/dev/full is there, and is no regular file"),
         (["--trace", "/proc/version", __file__], "profile: /proc takes no file"),
         (["--json", "/proc/version", __file__], "profile: /proc takes no file"),
