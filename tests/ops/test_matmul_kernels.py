@@ -1,4 +1,7 @@
-"""The kernels of matmul, launched directly: every class of shapes, strides and dtypes."""
+"""The kernels of matmul, launched directly: every class of shapes, strides and dtypes.
+
+Long, because every kernel meets every class by the same few tables of shapes and layouts.
+"""
 
 import ctypes
 import re
