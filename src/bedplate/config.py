@@ -103,7 +103,7 @@ SETTINGS = (
     Setting("medium_bound", 100, "up to so many MiB freed memory is kept for all threads, cut and "
             "joined; read when small_bound is"),
     Setting("keep_large", True, "what the library itself frees above medium_bound is kept too, "
-            "whole, within pool_size; off: given back at once; read once"),
+            "like medium blocks; off: given back at once; read once"),
     Setting("memory_limit", 0, "bound in MiB of memory in use; 0: what the machine has"),
     Setting("threads", True, "run kernels on all worker threads; off: on the caller alone"),
     Setting("accumulate", "", "how sum, mean, var, std, norms, matmul add up: float32, float64 "

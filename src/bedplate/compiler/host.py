@@ -8,6 +8,7 @@ Python's lock held and no worker inside, and what it raises goes up like any oth
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -110,6 +111,18 @@ def lines_of(order: Iterable[Node]) -> Lines:
 def line_in(lines: Lines, node: Node) -> str:
     """The line of a plan's node in the graph that is run."""
     return lines.get(_identity(node)) or node.line()
+
+
+def largest_of(order: Iterable[Node]) -> str:
+    """What takes most memory of a graph, and its line: for a run that found too little."""
+    nodes = [node for node in order if node.block is None and node.op.n_outputs == 1]
+    if not nodes:
+        return "  while a graph was computed"
+    node = max(nodes, key=lambda n: math.prod(n.shape) * n.dtype.itemsize)
+    return (
+        f"  while {len(nodes)} values were computed; the largest is {node.op.name} {node.shape} "
+        f"{node.dtype}, made at {node.line()}"
+    )
 
 
 def _identity(node: Node) -> Any:

@@ -20,14 +20,14 @@ from bedplate.compiler import stored_plans
 from bedplate.compiler.across import compute_across, is_one_plan
 from bedplate.compiler.collect import collected, is_of_one_plan, key_of_one
 from bedplate.compiler.device_plan import DevicePlan, compile_for, named
-from bedplate.compiler.host import line_in, lines_of
+from bedplate.compiler.host import largest_of, line_in, lines_of
 from bedplate.compiler.plan import LineOf, Plan, compile_plan
 from bedplate.compiler.signature import Signature
 from bedplate.config import PLAN_SETTINGS, settings_of
 from bedplate.devices import reference
 from bedplate.devices.cpu.runner import n_workers
 from bedplate.devices.device import Device
-from bedplate.errors import CaptureError
+from bedplate.errors import CaptureError, OutOfMemoryError
 from bedplate.graph.node import Node, topological_order
 from bedplate.observer import hooks
 from bedplate.ops.record import REGISTRY
@@ -207,7 +207,11 @@ def run_one(node: Node) -> bool:
     plan = plans.get(key)
     if plan is None:
         return False
-    block = plan.run_one(blocks, numbers, node)
+    try:
+        block = plan.run_one(blocks, numbers, node)
+    except OutOfMemoryError as error:
+        raise OutOfMemoryError(f"{error}
+{largest_of([node])}") from None
     block.site = node.site
     node.block = block
     node.inputs = ()
@@ -244,7 +248,12 @@ def run_signature(signature: Signature, one: Node | None = None) -> None:
         plan = find_plan(signature)
         if one is not None:
             _make_ready(one, plan)
-        blocks = plan.run(inputs, signature.scalars, lambda node: line_in(lines_of(order), node))
+        try:
+            blocks = plan.run(
+                inputs, signature.scalars, lambda node: line_in(lines_of(order), node)
+            )
+        except OutOfMemoryError as error:
+            raise OutOfMemoryError(f"{error}\n{largest_of(order)}") from None
     else:
         blocks = _started(signature, inputs, device)
     for root, block in zip(signature.roots, blocks, strict=True):

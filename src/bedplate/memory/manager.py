@@ -176,7 +176,7 @@ class MemoryManager:
                 f"MemoryManager: small_bound ({readable(small)}) is above medium_bound "
                 f"({readable(medium)})\n  give bounds that rise"
             )
-        self._tiers = Tiers(small, medium, keeps_large=False)
+        self._tiers = Tiers(small, medium)
         self._leaked: deque[tuple[tuple[int, ...], int, Any]] = deque()
 
     def allocate(self, shape: Any, dtype: Any = float32) -> Buffer:
@@ -219,12 +219,12 @@ class MemoryManager:
         tiers = self._tiers
         tiers.collect()
         with ACCOUNT.lock:
+            small, medium, large = tiers.small, tiers.medium, tiers.large
             found = {
-                name: TierReport(tier.live_bytes, tier.free_bytes)
-                for name, tier in (
-                    (SMALL, tiers.small), (MEDIUM, tiers.medium), (LARGE, tiers.large)
-                )
-            }  # fmt: skip
+                SMALL: TierReport(small.live_bytes, small.free_bytes + small.ranges.free_bytes),
+                MEDIUM: TierReport(medium.live_bytes, medium.free_bytes),
+                LARGE: TierReport(large.live_bytes, 0),
+            }
         return ManagerReport(found, self.leaks())
 
     def release(self) -> int:

@@ -14,16 +14,17 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
-from bedplate.memory.classes import MEBIBYTE, SMALL_BYTES, Classes
+from bedplate.memory.classes import PAGE_BYTES, SMALL_BYTES, Classes, round_up
 from bedplate.memory.mapping import ACCOUNT, Mapping
+from bedplate.memory.medium import Medium
+from bedplate.memory.pressure import require_room
 
 _REFILL_BYTES = 1 << 15  # a thread takes this much of a class at once
-# slabs of these sizes, for classes up to so many bytes each; above, a slab for each block
-_SLABS = ((SMALL_BYTES, MEBIBYTE), (MEBIBYTE, 8 * MEBIBYTE))
+# A slab holds so many blocks of a class, within these bounds; above SMALL_BYTES it is a block.
+_SLAB_BLOCKS, _LEAST_SLAB_BYTES = 16, 1 << 16
 
 
 class ThreadLocalPool(threading.local):
@@ -120,15 +121,16 @@ class _Sentinel:
 class Small:
     """What all threads share: slabs, and the free lists of ended threads.
 
-    map_pages  gives a mapping of so many bytes, under the account's lock, or raises MemoryError
+    ranges  where slabs come from: apart from larger blocks, so that no slab lies in their way
+    slabs   address -> (bytes, class, mapping of its own or None)
     """
 
-    def __init__(self, classes: Classes, map_pages: Callable[[int], Mapping]) -> None:
+    def __init__(self, classes: Classes) -> None:
         self.classes = classes
+        self.ranges = Medium()
         self.free: list[list[int]] = [[] for _ in classes.sizes]
         self.homes: WeakSet[Home] = WeakSet()
-        self.slabs: dict[int, tuple[Mapping, int]] = {}  # address -> (pages, class)
-        self._map_pages = map_pages
+        self.slabs: dict[int, tuple[int, int, Mapping | None]] = {}
 
     def take(self, index: int) -> int:
         """An address of a class.
@@ -146,25 +148,37 @@ class Small:
 
     def _carve(self, index: int) -> None:
         size = self.classes.sizes[index]
-        nbytes = next((slab for most, slab in _SLABS if size <= most), size)
-        slab = self._map_pages(nbytes)
-        self.slabs[slab.address] = slab, index  # before any of its addresses is known
+        blocks = _SLAB_BLOCKS if size <= SMALL_BYTES else 1
+        nbytes = round_up(max(blocks * size, _LEAST_SLAB_BYTES), PAGE_BYTES)
+        if ACCOUNT.inside:
+            apart = Mapping(nbytes)
+            start = apart.address
+        else:
+            apart = None
+            ACCOUNT.inside = True
+            try:
+                require_room(nbytes)
+                start = self.ranges.take(nbytes)
+            finally:
+                ACCOUNT.inside = False
+        self.slabs[start] = nbytes, index, apart  # before any of its addresses is known
         # the lowest address is handed out first
-        last = slab.address + (nbytes // size - 1) * size
-        self.free[index].extend(range(last, slab.address - 1, -size))
+        last = start + (nbytes // size - 1) * size
+        self.free[index].extend(range(last, start - 1, -size))
 
     @property
     def free_bytes(self) -> int:
         """What no block has, in all threads' lists; what is too small for a block counts too."""
         homes, sizes = list(self.homes), self.classes.sizes
-        found = sum([slab.nbytes % sizes[index] for slab, index in self.slabs.values()])
+        found = sum([nbytes % sizes[index] for nbytes, index, _ in self.slabs.values()])
         for lists in (self.free, *(home.free for home in homes)):
             found += sum([len(free) * size for free, size in zip(lists, sizes, strict=True)])
         return found + sum([sizes[i] for home in homes for i, _ in list(home.returned)])
 
     @property
     def live_bytes(self) -> int:
-        return sum([slab.nbytes for slab, _ in self.slabs.values()]) - self.free_bytes
+        """What blocks have."""
+        return sum([nbytes for nbytes, _, _ in self.slabs.values()]) - self.free_bytes
 
     def trim(self) -> None:
         """Give back every slab of which nothing is in use; runs under the account's lock."""
@@ -179,11 +193,14 @@ class Small:
         for address in free:
             unused[starts[bisect_right(starts, address) - 1]].append(address)
         for start, addresses in unused.items():
-            slab, index = self.slabs[start]
-            if len(addresses) == slab.nbytes // self.classes.sizes[index]:
+            nbytes, index, apart = self.slabs[start]
+            if len(addresses) == nbytes // self.classes.sizes[index]:
                 del self.slabs[start]
+                if apart is None:
+                    self.ranges.give_back(start)
             else:
                 self.free[index].extend(reversed(addresses))
+        self.ranges.trim(0)
 
 
 def _drained(things: Any) -> list[Any]:

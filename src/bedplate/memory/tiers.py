@@ -3,7 +3,7 @@
 | tier   | bytes          | where from                              | when freed          |
 |--------|----------------|-----------------------------------------|---------------------|
 | small  | up to 1 MiB    | free lists of each thread (`small.py`)  | kept by the thread  |
-| medium | up to 100 MiB  | segments, by best fit (`medium.py`)     | kept for all        |
+| medium | up to 100 MiB  | one long range, by best fit (`medium.py`) | kept for all      |
 | large  | more           | a mapping for each (`large.py`)         | given back at once  |
 
 The library has one object of this class (`LIBRARY`), each `MemoryManager` has one. All are changed
@@ -22,21 +22,27 @@ import gc
 from collections import deque
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakSet, ref
+from weakref import ref
 
-from bedplate.config import config, settings_of
+from bedplate.config import config
 from bedplate.errors import OutOfMemoryError
 from bedplate.memory.classes import MEBIBYTE, Classes, round_up
 from bedplate.memory.holders import out_of_memory
 from bedplate.memory.large import Large
-from bedplate.memory.mapping import ACCOUNT, Mapping, machine_bytes
+from bedplate.memory.mapping import ACCOUNT, Mapping
 from bedplate.memory.medium import Medium
+from bedplate.memory.pressure import (
+    KEEPERS,
+    in_use,
+    limit_bytes,
+    pool_bytes,
+    require_mapped,
+    require_room,
+    trim_all,
+)
 from bedplate.memory.small import Here, Small
 
 MEDIUM, LARGE, STRAY = -1, -2, -3  # in place of a size class
-_MACHINE_BYTES = machine_bytes()
-_settings = settings_of("pooling", "pool_size", "memory_limit")
-_all: WeakSet[Tiers] = WeakSet()
 
 
 class Tiers:
@@ -44,21 +50,20 @@ class Tiers:
 
     small_bytes   up to here requests are small
     medium_bytes  up to here they are medium
-    keeps_large   whether freed mappings of the large tier are kept for reuse
     holders       of what is in use of the medium and large tiers: address -> weak reference
     """
 
-    def __init__(self, small_bytes: int, medium_bytes: int, keeps_large: bool) -> None:
+    def __init__(self, small_bytes: int, medium_bytes: int) -> None:
         self.small_bytes = small_bytes
         self.medium_bytes = max(medium_bytes, small_bytes)
-        self.small = Small(Classes(small_bytes), _pages)
-        self.medium = Medium(small_bytes)
-        self.large = Large(keeps_large)
+        self.medium = Medium()
+        self.small = Small(Classes(small_bytes))
+        self.large = Large()
         self.returned: deque[tuple[int, int]] = deque()
         self.holders: dict[int, ref[Any]] = {}
         self.here = Here(self.small)
         with ACCOUNT.lock:
-            _all.add(self)
+            KEEPERS.add(self)
 
     # ---- taking
 
@@ -99,9 +104,10 @@ class Tiers:
         except MemoryError:
             pass
         gc.collect()  # there may be tensors in cycles
+        release_all()
         with contextlib.suppress(MemoryError):
             return take(what)
-        raise OutOfMemoryError(out_of_memory(nbytes, in_use(), limit_bytes(), _all, site))
+        raise OutOfMemoryError(out_of_memory(nbytes, in_use(), limit_bytes(), list(KEEPERS), site))
 
     def pages(self, nbytes: int, site: Any) -> Mapping:
         """A mapping that no tier keeps: it is given back when the object goes.
@@ -117,24 +123,10 @@ class Tiers:
             ACCOUNT.inside = True
             try:
                 self._collect()
-                _require_room(nbytes)
-                address = self.medium.take(nbytes)
-                if address is None:
-                    self.medium.add(self._segment(nbytes))
-                    address = self.medium.take(nbytes)
-                if address is None:
-                    raise MemoryError
-                return address
+                require_room(nbytes)
+                return self.medium.take(nbytes)
             finally:
                 ACCOUNT.inside = False
-
-    def _segment(self, nbytes: int) -> Mapping:
-        """A segment for a request, larger than that if there is room."""
-        least, better = self.medium.segment_bytes(nbytes)
-        if ACCOUNT.mapped + better <= limit_bytes():
-            with contextlib.suppress(MemoryError):
-                return Mapping(better)
-        return _mapping(least)
 
     def _take_large(self, nbytes: int) -> int | Mapping:
         with ACCOUNT.lock:
@@ -143,9 +135,8 @@ class Tiers:
             ACCOUNT.inside = True
             try:
                 self._collect()
-                _require_room(nbytes)
-                found = self.large.take(nbytes)
-                return self.large.add(_mapping(nbytes)) if found is None else found
+                require_room(nbytes)
+                return self.large.take(nbytes)
             finally:
                 ACCOUNT.inside = False
 
@@ -183,28 +174,19 @@ class Tiers:
                 self.medium.give_back(address)
             else:
                 self.large.give_back(address)
-        self._trim(_pool_bytes())
+        self._trim(pool_bytes())
 
     def _trim(self, bound_bytes: int) -> None:
-        """Give whole mappings back, the largest tier's first, until so little is kept."""
-        if self.medium.free_bytes + self.large.free_bytes <= bound_bytes:
-            return
-        kept, unused = self.large.kept, self.medium.unused()
-        excess = sum([m.nbytes for m in [*kept.values(), *unused]]) - bound_bytes
-        while excess > 0 and kept:
-            excess -= self.large.drop(next(iter(kept))).nbytes
-        for segment in unused:
-            if excess <= 0:
-                break
-            excess -= segment.nbytes
-            self.medium.remove(segment)
+        """Give pages back until the medium tier keeps so little."""
+        if self.medium.free_bytes > bound_bytes:
+            self.medium.trim(bound_bytes)
 
     def trim(self) -> None:
         """Give back everything of which nothing is in use; the lock is held, `inside` is set."""
         while self.returned:
             self._collect()
-        self._trim(0)
         self.small.trim()
+        self.medium.trim(0)
 
     def release(self) -> int:
         """Give everything of which nothing is in use back to the system.
@@ -229,65 +211,28 @@ def release_all() -> None:
         if not ACCOUNT.inside:
             ACCOUNT.inside = True
             try:
-                _trim_all()
+                trim_all()
             finally:
                 ACCOUNT.inside = False
 
 
-def limit_bytes() -> int:
-    """What this process may have mapped, as seen by this thread."""
-    return _settings()[2] * MEBIBYTE or _MACHINE_BYTES
-
-
-def in_use() -> int:
-    """Bytes that are mapped and not kept for reuse by the medium and large tiers."""
-    return ACCOUNT.mapped - ACCOUNT.free
-
-
-def _pool_bytes() -> int:
-    pooling, pool_size, limit = _settings()
-    if not pooling:
-        return 0
-    return pool_size * MEBIBYTE or (limit * MEBIBYTE or _MACHINE_BYTES) // 2
-
-
-def _require_room(nbytes: int) -> None:
-    limit = limit_bytes()
-    if in_use() + nbytes > limit:
-        _trim_all()  # slabs count as in use
-        if in_use() + nbytes > limit:
-            raise MemoryError
-
-
-def _mapping(nbytes: int) -> Mapping:
-    """Fresh pages; what is kept makes room for them if need be."""
-    limit = limit_bytes()
-    if ACCOUNT.mapped + nbytes > limit:
-        _trim_all()
-        if ACCOUNT.mapped + nbytes > limit:
-            raise MemoryError
-    with contextlib.suppress(MemoryError):
-        return Mapping(nbytes)
-    _trim_all()
-    return Mapping(nbytes)
-
-
 def _pages(nbytes: int) -> Mapping:
-    """As `_mapping`, also for a finaliser in the middle of a section."""
+    """Fresh pages, of no tier."""
     with ACCOUNT.lock:
         if ACCOUNT.inside:
             return Mapping(nbytes)
         ACCOUNT.inside = True
         try:
-            return _mapping(nbytes)
+            while not require_mapped(nbytes):
+                pass
+            return Mapping(nbytes)
         finally:
             ACCOUNT.inside = False
 
 
-def _trim_all() -> None:
-    ACCOUNT.recount()
-    for tiers in list(_all):
-        tiers.trim()
-
-
-LIBRARY = Tiers(config.small_bound * MEBIBYTE, config.medium_bound * MEBIBYTE, config.keep_large)
+# More than any machine has: every block that the library frees is kept for the next one.
+_EVERY_SIZE = 1 << 62
+LIBRARY = Tiers(
+    config.small_bound * MEBIBYTE,
+    _EVERY_SIZE if config.keep_large else config.medium_bound * MEBIBYTE,
+)

@@ -8,7 +8,7 @@ from typing import Any
 from bedplate.dtypes import float64
 from bedplate.errors import SettingError
 from bedplate.optim.optimizer import Optimizer, ParameterGroup, once
-from bedplate.tensor import Tensor, arange, isfinite, no_grad, tensor, where, zeros
+from bedplate.tensor import Tensor, arange, isfinite, tensor, where, zeros
 
 
 def _check(name: str, betas: tuple[float, float], eps: float) -> None:
@@ -141,7 +141,7 @@ class SkipStepAdamW(AdamW):
         """Update every parameter that has a gradient, unless the step is an outlier."""
         if loss is None or grad_norm is None:
             raise SettingError("SkipStepAdamW: step needs the step's loss and grad_norm")
-        with no_grad():
+        with self._whole():
             self._follow()
             taken = self._judge(loss.detach().astype(float64), grad_norm.detach().astype(float64))
             before = self.step_count.detach()

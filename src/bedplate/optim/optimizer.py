@@ -7,7 +7,8 @@ again is never needed. All other settings stay as they were given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from bedplate.dtypes import float32, float64, real_dtype
@@ -128,9 +129,32 @@ class Optimizer:
         return [(group, p, state) for (group, p), state in zip(pairs, self.state, strict=True)]
 
     def step(self) -> None:
-        """Update every parameter that has a gradient."""
-        with no_grad():
+        """Update every parameter that has a gradient; if that fails, all of them stay as they were.
+
+        raises  OutOfMemoryError, and whatever else computing the gradients and the update raises
+        """
+        with self._whole():
             self._update(self._begin())
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """A step without recording: it happens, or leaves everything as it was."""
+        captured = thread_state().watcher is not None  # what runs it puts back what it took itself
+        before = [] if captured else [(tensor, tensor._node) for tensor in self._changing()]
+        with no_grad():
+            try:
+                yield
+            except BaseException:
+                for tensor, node in before:
+                    tensor._rebind(node)
+                raise
+
+    def _changing(self) -> Iterator[Tensor]:
+        """What a step changes."""
+        for _, parameter, state in self._parameters():
+            yield parameter
+            yield from state.values()
+        yield from self.extra_state().values()
 
     def _update(self, shared: dict[str, Tensor]) -> None:
         for group, parameter, state in self._parameters():
