@@ -210,8 +210,7 @@ def run_one(node: Node) -> bool:
     try:
         block = plan.run_one(blocks, numbers, node)
     except OutOfMemoryError as error:
-        raise OutOfMemoryError(f"{error}
-{largest_of([node])}") from None
+        raise OutOfMemoryError(f"{error}\n{largest_of([node])}") from None
     block.site = node.site
     node.block = block
     node.inputs = ()
