@@ -14,7 +14,7 @@ from typing import Any
 from bedplate.devices.block import ArrivingBlock, DeviceBlock
 from bedplate.graph.node import Node
 from bedplate.memory import Block, ForeignBlock
-from bedplate.memory.mapping import Mapping
+from bedplate.memory.mapping import ACCOUNT, Mapping
 from bedplate.tensor import Tensor
 
 NOT_COUNTED = (ForeignBlock, ArrivingBlock)  # somebody else's; stands for another block
@@ -27,7 +27,7 @@ class Census:
     blocks   of our own memory
     nodes    a node that has the block, by the block
     tensors  that have the node, by the node
-    mapped   (address, bytes) of what the allocator has from the system
+    mapped   (address, length) of what the allocator has from the system
     """
 
     blocks: dict[int, Any] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Census:
                 number = bisect.bisect_right(begins, (block.address, 1 << 62)) - 1
                 if number >= 0 and block.address < sum(begins[number]):
                     used += block.nbytes
-        return sum(nbytes for _, nbytes in begins) - used
+        return ACCOUNT.mapped - used
 
     def device(self, block: Any) -> str:
         """The device whose memory it is."""
@@ -80,8 +80,8 @@ def take(objects: list[Any] | None = None) -> Census:
                 found.nodes[id(memory)] = each
         elif issubclass(kind, Block | DeviceBlock) and not issubclass(kind, NOT_COUNTED):
             found.blocks[id(each)] = each
-        elif kind is Mapping:
-            found.mapped.append((each.address, each.nbytes))
+        elif issubclass(kind, Mapping):
+            found.mapped.append((each.address, each.extent))
     return found
 
 

@@ -78,6 +78,11 @@ class Mapping:
         with ACCOUNT.lock:
             ACCOUNT.mappings[self.address] = ref(self)
 
+    @property
+    def extent(self) -> int:
+        """Bytes from the address on that blocks may lie in."""
+        return self.nbytes
+
     # the default keeps the name alive while the interpreter shuts down
     def __del__(self, account: Account = ACCOUNT) -> None:
         with account.lock:
@@ -99,6 +104,11 @@ class Segment(Mapping):
         """raises MemoryError if the system has no such range"""
         self._map(length)
         self.end, self.room = self.address, length
+
+    @property
+    def extent(self) -> int:
+        """Bytes from the address up to the end."""
+        return self.end - self.address
 
     def grow(self, nbytes: int) -> None:
         """Use more at the end."""
