@@ -26,7 +26,6 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[int] = []
         self.nbytes: list[int] = []
-        self.threads: list[int] = []
         self._numbers: dict[int, int] = {}
         self._lock = threading.RLock()
 

@@ -3,8 +3,9 @@
 Each replay has a process of its own, in turns. It makes and frees the blocks of the trace in their
 order, and writes a byte to every page of each block that is made: the first write to a fresh page
 is what memory costs. Twice: the first time the process is new (cold), the second time whatever the
-strategy keeps is there (warm). Peak is what the process had resident at most, less what it had
-before. The floor is the same loop over memory that is there, without an allocator.
+strategy keeps is there (warm). The floor is the same loop over memory that is there, without an
+allocator; the cost of a strategy is both passes less the floor. Peak is what the process had
+resident at most, less what it had before. Times are the lowest of the rounds.
 """
 
 from __future__ import annotations
@@ -108,30 +109,34 @@ def main() -> None:
         for trace in traces:
             for strategy in ("floor", *STRATEGIES):
                 results.setdefault((trace, strategy), []).append(in_a_child(trace, strategy))
+    # what the machine does meanwhile only adds
     table = {
-        key: {what: statistics.median([r[what] for r in found]) for what in found[0]}
+        key: {what: min(r[what] for r in found) for what in found[0]}
         for key, found in results.items()
     }
-    for what, unit, scale in (("cold", "ms", 1e3), ("warm", "ms", 1e3), ("peak", "MiB", 2**-20)):
-        _print(what, unit, scale, traces, table)
+    for (trace, _), row in table.items():
+        floor = table[trace, "floor"]
+        row["cost"] = max(sum(row[w] - floor[w] for w in ("cold", "warm")), 1e-4)
+    _print("cold", "ms", 1e3, traces, table)
+    _print("warm", "ms", 1e3, traces, table)
+    _print("cost", "ms", 1e3, traces, table)
+    _print("peak", "MiB", 2**-20, traces, table)
 
 
 def _print(what: str, unit: str, scale: float, traces: list[str], table: dict[Any, Result]) -> None:
-    columns = [*(() if what == "peak" else ("floor",)), *STRATEGIES]
+    columns = [*(("floor",) if what in ("cold", "warm") else ()), *STRATEGIES]
     print(f"\n{f'{what}, {unit}':16}" + "".join(f"{name:>16}" for name in columns))
     for trace in traces:
         cells = [f"{scale * table[trace, name][what]:16.1f}" for name in columns]
         print(f"{trace:16}" + "".join(cells))
-    if len(traces) > 1:
-        cells = [f"{scale * _mean(what, traces, table, name):16.2f}" for name in columns]
-        print(f"{'geometric mean':16}" + "".join(cells))
-    best = min(SINGLE, key=lambda name: _mean(what, traces, table, name))
-    ratio = _mean(what, traces, table, best) / _mean(what, traces, table, "tiers")
-    print(f"the best single one is {best}: the tiers are {ratio:.2f}x as good")
+    means = {name: _mean(what, traces, table, name) for name in columns}
+    print(f"{'geometric mean':16}" + "".join(f"{scale * means[name]:16.2f}" for name in columns))
+    best = min(SINGLE, key=means.__getitem__)
+    print(f"the best single one is {best}, with {means[best] / means['tiers']:.2f} x the tiers'")
 
 
 def _mean(what: str, traces: list[str], table: dict[Any, Result], name: str) -> float:
-    return math.exp(statistics.fmean([math.log(table[t, name][what] or 1) for t in traces]))
+    return math.exp(statistics.fmean([math.log(table[t, name][what]) for t in traces]))
 
 
 if __name__ == "__main__":
