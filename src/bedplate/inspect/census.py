@@ -69,20 +69,39 @@ def take(objects: list[Any] | None = None) -> Census:
     objects  among which to look; all by default
     """
     found = Census()
-    for each in gc.get_objects() if objects is None else objects:
-        kind = type(each)  # `isinstance` would ask a dead proxy for its class
-        if kind is Tensor or issubclass(kind, Tensor):
+    for each in instances((Tensor, Node, Block, DeviceBlock, Mapping), objects):
+        if isinstance(each, Tensor):
             if hasattr(each, "_node"):
                 found.tensors.setdefault(id(each._node), []).append(each)
-        elif kind is Node or issubclass(kind, Node):
+        elif isinstance(each, Node):
             for block in blocks_of(each):
                 memory = block._memory if isinstance(block, ArrivingBlock) else block
                 found.nodes[id(memory)] = each
-        elif issubclass(kind, Block | DeviceBlock) and not issubclass(kind, NOT_COUNTED):
-            found.blocks[id(each)] = each
-        elif issubclass(kind, Mapping):
+        elif isinstance(each, Mapping):
             found.mapped.append((each.address, each.extent))
+        elif not isinstance(each, NOT_COUNTED):
+            found.blocks[id(each)] = each
     return found
+
+
+class _Wanted(dict[type, bool]):
+    """Whether objects of a type are wanted; each type is looked at once."""
+
+    def __init__(self, kinds: tuple[type, ...]) -> None:
+        self.kinds = kinds
+
+    def __missing__(self, kind: type) -> bool:
+        found = self[kind] = issubclass(kind, self.kinds)
+        return found
+
+
+def instances(kinds: tuple[type, ...], objects: list[Any] | None = None) -> list[Any]:
+    """The objects of these types, among all that there are by default.
+
+    By type, since `isinstance` would ask a dead proxy for its class
+    """
+    wanted = _Wanted(kinds)
+    return [x for x in (gc.get_objects() if objects is None else objects) if wanted[type(x)]]
 
 
 def blocks_of(node: Node) -> tuple[Any, ...]:

@@ -199,7 +199,8 @@ def report() -> MemoryReport:
     """What is held now, by device, module, kind and source line; inside `peak()` its peak too.
 
     returns  a `MemoryReport`: it prints as tables, `.by("kind")` sums, `.html(path)` writes a page
-    cost     two looks at all objects, some 20 ms for a million. What is pending is computed first
+    cost     looks at all objects, 0.2 s where there are half a million. What is pending is
+             computed first
     >>> import bedplate as bp
     >>> x = bp.ones((1024, 256)).realise()
     >>> bp.memory.report().live >= x.nbytes

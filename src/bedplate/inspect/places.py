@@ -8,7 +8,6 @@ of the user: who profiles a model wants to see inside it.
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 from bedplate.autograd import tape
 from bedplate.graph.pending import PACKAGE
+from bedplate.inspect.census import instances
 from bedplate.memory import line_of
 from bedplate.nn import Module
 from bedplate.optim.optimizer import Optimizer
@@ -85,13 +85,13 @@ Span = Callable[[str, int, int], None]
 class Places:
     """Marks sites while it is installed.
 
-    stepping  called when an optimiser has begun an update, and when it has ended it
+    stepping  called when an optimiser is about to bind its parameters to new values
     span      told the name, begin and end of each module call and update, if somebody wants it
     """
 
     def __init__(self, stepping: Callable[[], None]) -> None:
         self._here = _Here()
-        self._stepped = stepping
+        self._begun = stepping
         self.span: Span | None = None
         self._names: weakref.WeakKeyDictionary[Module, str] = weakref.WeakKeyDictionary()
         self.roots: weakref.WeakKeyDictionary[Module, str] = weakref.WeakKeyDictionary()
@@ -191,7 +191,9 @@ class Places:
             return places._inside(here.modules, name, call, (self, *inputs), options)
 
         def observed_begin(self: Optimizer) -> Any:
-            return places._stepping(self, begin_step, (self,))
+            begun = places._stepping(self, begin_step, (self,))
+            places._begun()
+            return begun
 
         def observed_update(self: Optimizer, shared: Any) -> None:
             places._stepping(self, update, (self, shared))
@@ -205,12 +207,11 @@ class Places:
         Module.__call__, Optimizer._begin, Optimizer._update = self._plain
 
     def _stepping(self, optimiser: Optimizer, function: Any, arguments: tuple[Any, ...]) -> Any:
-        with self._lock:
-            self.optimisers.add(optimiser)
+        if optimiser not in self.optimisers:
+            with self._lock:
+                self.optimisers.add(optimiser)
         name = f"{type(optimiser).__name__}.step"
-        result = self._inside(self._here.optimisers, name, function, arguments, {})
-        self._stepped()
-        return result
+        return self._inside(self._here.optimisers, name, function, arguments, {})
 
     def _inside(
         self, stack: list[str], name: str, function: Any, arguments: tuple[Any, ...], options: Any
@@ -244,8 +245,7 @@ class Places:
     def search(self) -> None:
         """Find all modules and optimisers that there are, and name their parts by their paths."""
         self._searches += 1
-        # by type: `isinstance` would ask each object for its class, which a dead proxy refuses
-        found = [x for x in gc.get_objects() if issubclass(type(x), Module | Optimizer)]
+        found = instances((Module, Optimizer))
         modules = [x for x in found if isinstance(x, Module)]
         with self._lock:
             self.optimisers.update(x for x in found if isinstance(x, Optimizer))

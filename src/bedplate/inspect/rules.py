@@ -7,7 +7,6 @@ leak is what is held by somebody who is not looked at again, or by something tha
 
 from __future__ import annotations
 
-import gc
 import itertools
 import threading
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from types import FunctionType, GeneratorType, MethodType, TracebackType
 from typing import Any
 
 from bedplate.autograd.tape import Entry, Leaf
-from bedplate.inspect.census import Known
+from bedplate.inspect.census import Known, instances
 from bedplate.inspect.frames import CONTAINERS, Variable, namespaces, running_variables, size_of
 from bedplate.inspect.holders import Way
 from bedplate.inspect.ways import way_text
@@ -23,6 +22,7 @@ from bedplate.nn import Module
 from bedplate.optim.optimizer import Optimizer
 from bedplate.tensor import Tensor
 from bedplate.tensor.jit import Captured
+from bedplate.tensor.replay import Replay
 
 GROWING = 3  # from so many different moments the values of one line are something that grows
 TEST_RUNNER = ("_pytest", "pluggy")  # holds what a test left for its report, and lets go of it
@@ -36,13 +36,12 @@ class Before:
 
     def __init__(self, top: Any) -> None:
         self.tensors, self.optimisers, self.generators = Known(), Known(), Known()
-        for each in gc.get_objects():
-            kind = type(each)
-            if issubclass(kind, Tensor):
+        for each in instances((Tensor, Optimizer, GeneratorType)):
+            if isinstance(each, Tensor):
                 self.tensors.add(each)
-            elif issubclass(kind, Optimizer):
+            elif isinstance(each, Optimizer):
                 self.optimisers.add(each)
-            elif kind is GeneratorType:
+            else:
                 self.generators.add(each)
         self.threads = set(threading.enumerate())
         self.names = {
@@ -54,11 +53,9 @@ class Before:
         self._sizes = dict(self.names.values())
 
     def _note_namespaces(self, top: Any) -> None:
-        spaces = {id(frame_space) for frame_space, runs in _spaces(top) if runs}
-        for space, _ in _spaces(top):
-            whole = id(space) in spaces
+        for space, runs in _spaces(top):
             for name, value in list(space.items()):
-                if whole or issubclass(type(value), (Tensor, *CONTAINERS)):
+                if runs or issubclass(type(value), (Tensor, *CONTAINERS)):
                     self.names[id(space), name] = id(value), size_of(value)
 
     def has(self, key: Any, value: Any) -> bool:
@@ -74,11 +71,7 @@ class Before:
 def _spaces(top: Any) -> list[tuple[dict[str, Any], bool]]:
     """The namespaces of modules, and whether their own code runs on this thread."""
     known = namespaces(top)
-    return [(space, known[id(space)][1]) for space in _dicts(known)]
-
-
-def _dicts(known: dict[int, Any]) -> list[Any]:
-    return [x for x in gc.get_objects() if type(x) is dict and id(x) in known]
+    return [(x, known[id(x)][1]) for x in instances((dict,)) if id(x) in known]
 
 
 def grows(births: Sequence[int], first: int, last: int) -> bool:
@@ -92,16 +85,23 @@ def grows(births: Sequence[int], first: int, last: int) -> bool:
     return len(moments) >= GROWING and min(moments) <= middle <= max(moments)
 
 
-def verdict(way: Way, before: Before, growing: bool) -> str:
+def constants_of_steps() -> set[int]:
+    """The blocks that captured steps keep as constants, by identity."""
+    replays = instances((Replay,))
+    return {id(block) for replay in replays for block in replay.constants.values()}
+
+
+def verdict(way: Way, before: Before, growing: bool, more_constants: bool) -> str:
     """The holder in words if the way is one that leaks, else nothing.
 
     growing  the values of this line come from many moments
+    more_constants  so do those of them that are constants of captured steps
     """
     held = way.objects
     if any(type(x).__module__.partition(".")[0] in TEST_RUNNER for x in held):
         return ""
     if way.find(Captured) is not None:
-        leaks = growing  # or they are the captures of a warm-up
+        leaks = more_constants  # or they are the captures of a warm-up
     elif way.find((BaseException, TracebackType)) is not None or _has_hook(held):
         leaks = True
     elif (generator := way.find(GeneratorType)) is not None:
