@@ -49,7 +49,7 @@ class DeviceBlock:
     def used_by(self, work: Work) -> None:
         """Note work that reads or writes it: what comes after it in this memory starts later."""
         if work.queue is not self.home:
-            self._users[work.queue.number] = work
+            self.runtime.pool.note(self._users, work)
 
     def __del__(self) -> None:
         try:

@@ -87,6 +87,9 @@ class Device:
         return Device, (str(self),)
 
 
+MOST_DIGITS = 18  # of an index: Python reads no number of thousands of digits
+
+
 def _parse(text: Any) -> tuple[str, int]:
     if not isinstance(text, str):
         raise DeviceError(
@@ -94,7 +97,7 @@ def _parse(text: Any) -> tuple[str, int]:
             f"({type(text).__name__}); there is {available()}"
         )
     name, colon, index = text.partition(":")
-    if colon and not (index.isascii() and index.isdigit()):
+    if colon and not (index.isascii() and index.isdigit() and len(index) <= MOST_DIGITS):
         raise DeviceError(f"Device: {text!r} is not NAME or NAME:INDEX; there is {available()}")
     return name, int(index or 0)
 

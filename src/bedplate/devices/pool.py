@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SLAB_BYTES = 1 << 20
 SHOWN_HOLDERS = 5
+MOST_USERS = 8  # queues that used a block, from which on those that are done are forgotten
 
 
 class Free:
@@ -82,6 +83,17 @@ class Pool:
             self.live[address] = (size, site)
             self.live_bytes += size
         return address, size
+
+    def note(self, users: dict[int, Work], work: Work) -> None:
+        """Add work of another queue to those that used a block; forget what is done.
+
+        Work keeps its queue: a block that lives long would keep those of all threads that used it.
+        """
+        with self._lock:
+            if len(users) >= MOST_USERS:
+                for number in [n for n, user in users.items() if user.is_reached()]:
+                    del users[number]
+            users[work.queue.number] = work
 
     def _collect(self) -> None:
         """Take in what finalisers returned."""

@@ -103,7 +103,7 @@ class Queue:
 
     fault   the first failure since it was made or reset; it sticks
     broken  the failure that the driver told of: what comes behind it failed with it
-    last    the newest work, or None
+    last    the newest work, or None if it is settled
     """
 
     __slots__ = (
@@ -119,7 +119,7 @@ class Queue:
         self.fault: Exception | None = None
         self.broken: Exception | None = None
         self.last: Work | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of a signal may start work too
 
     def started(
         self,
@@ -129,17 +129,20 @@ class Queue:
         what: Callable[[], str] | None = None,
     ) -> Work:
         """The work that consists of all that was started since the last; waits if much is open."""
-        work = Work(self, self.runtime.driver.record(self.handle), needs, kept, find_fault, what)
-        self.unsettled.append(work)
-        self.last = work
-        self._settle_done()
+        with self._lock:  # `last` has the last event, whichever thread starts work here
+            event = self.runtime.driver.record(self.handle)
+            work = Work(self, event, needs, kept, find_fault, what)
+            self.unsettled.append(work)
+            self.last = work
+            self.runtime.open_queues[self.number] = self
+        self.settle_done()
         return work
 
     def mark(self) -> Work:
         """Work that does nothing: it fails if anything before it did."""
         return self.started(find_fault=lambda: self.fault)
 
-    def _settle_done(self) -> None:
+    def settle_done(self) -> None:
         """Settle what is done, and wait where too much is open."""
         unsettled, driver = self.unsettled, self.runtime.driver
         while unsettled:
@@ -151,15 +154,26 @@ class Queue:
             first.settle_alone()
             self._drop(first)
 
-    def settle(self, work: Work) -> None:
-        """Settle the work of this queue up to `work`, in order."""
-        while not work.is_settled:
-            first = self._first()
-            if first is None:  # another thread is just settling it, or the queue was reset
-                work.settle_alone()
-                return
-            first.settle_alone()
-            self._drop(first)
+    @staticmethod
+    def settle(work: Work) -> None:
+        """Settle the work of its queue up to `work`, in order, and before each what it needs.
+
+        Values may wander through any number of queues: what is needed waits in a list, since
+        calls in calls would meet Python's limit.
+        """
+        waiting = [work]
+        while waiting:
+            last = waiting[-1]
+            if last.is_settled:
+                waiting.pop()
+                continue
+            # without a first another thread is just settling it, or the queue was reset
+            first = last.queue._first() or last
+            needs = [need for need in first.needs if not need.is_settled]
+            waiting += needs
+            if not needs:
+                first.settle_alone()
+                first.queue._drop(first)
 
     def _first(self) -> Work | None:
         try:
@@ -171,11 +185,20 @@ class Queue:
         with self._lock:
             if self.unsettled and self.unsettled[0] is work:
                 self.unsettled.popleft()
+            if self.last is work:
+                self.last = None
+            self._close()
+
+    def _close(self) -> None:
+        """Leave the list of open queues if there is nothing left to be told; the lock is held."""
+        if not self.unsettled and self.fault is None:
+            self.runtime.open_queues.pop(self.number, None)
 
     def settle_all(self) -> None:
         """Wait for all work, whatever becomes of it."""
-        if self.last is not None:
-            self.settle(self.last)
+        last = self.last
+        if last is not None:
+            self.settle(last)
 
     def synchronise(self) -> None:
         """Wait for all work.
@@ -188,13 +211,15 @@ class Queue:
 
     def after_fork(self) -> None:
         """Another thread may have held the lock when the process forked."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def reset(self) -> None:
         """Forget the fault: a new queue of the driver takes the place of the old one."""
         self.settle_all()
         self.handle = self.runtime.driver.make_queue()
-        self.fault = self.broken = None
+        with self._lock:
+            self.fault = self.broken = None
+            self._close()
 
 
 def raise_again(fault: Exception) -> NoReturn:

@@ -40,8 +40,11 @@ _here = _Here()
 class Runtime:
     """A device that was opened.
 
-    uploads    the queue of copies from the host
-    downloads  the queue of copies to the host
+    uploads      the queue of copies from the host
+    downloads    the queue of copies to the host
+    open_queues  by number, those with work that is not settled or a fault: they outlive their
+                 thread or stream, because the device still uses memory that they keep, and a fault
+                 is told until it is forgotten
     """
 
     def __init__(self, device: Device, driver: Driver) -> None:
@@ -51,12 +54,15 @@ class Runtime:
         self._lock = threading.RLock()
         self._all: weakref.WeakSet[Queue] = weakref.WeakSet()
         self._made = 0
+        self.open_queues: dict[int, Queue] = {}
         self._executables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.uploads = self.new_queue()
         self.downloads = self.new_queue()
 
     def new_queue(self) -> Queue:
-        """Another queue."""
+        """Another queue; those that nobody has any more and that are done are let go."""
+        for queue in list(self.open_queues.values()):
+            queue.settle_done()
         with self._lock:
             self._made += 1
             queue = Queue(self, self._made)
@@ -79,7 +85,15 @@ class Runtime:
 
     @staticmethod
     def leave() -> None:
-        """Go on with the queue that the thread used before it entered this one."""
+        """Go on with the queue that the thread used before it entered this one.
+
+        raises  DeviceError if the thread entered none
+        """
+        if not _here.entered:
+            raise DeviceError(
+                "Stream: this thread entered none\n  use `with stream:`, which leaves it where it "
+                "was entered"
+            )
         key, before = _here.entered.pop()
         _here.queues[key] = before
 

@@ -60,6 +60,7 @@ class Event:
 
         raises  DeviceError if one was never recorded, or they are of different devices
         """
+        _require_event("seconds_to", later)
         self.wait()
         later.wait()
         start, end = self._work, later._work
@@ -97,7 +98,11 @@ class Stream:
             self._queue.runtime.leave()
 
     def record(self, event: Event) -> None:
-        """Put an event behind the work so far."""
+        """Put an event behind the work so far.
+
+        raises  TypeError for what is no event
+        """
+        _require_event("record", event)
         if self._queue is None:
             event._time, event._work = time.perf_counter(), None
         else:
@@ -106,8 +111,9 @@ class Stream:
     def wait(self, event: Event) -> None:
         """Let later work of this stream start after `event`; of another device: wait for it here.
 
-        raises  DeviceError if the event was never recorded
+        raises  DeviceError if the event was never recorded; TypeError for what is no event
         """
+        _require_event("wait", event)
         work, queue = event._work, self._queue
         if work is None or queue is None or work.queue.runtime is not queue.runtime:
             event.wait()
@@ -129,6 +135,11 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"Stream({str(self.device)!r})"
+
+
+def _require_event(where: str, event: Any) -> None:
+    if not isinstance(event, Event):
+        raise TypeError(f"{where}: expected an Event, got {type(event).__name__}")
 
 
 def current_stream(device: Device | str | None = None) -> Stream:

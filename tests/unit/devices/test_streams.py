@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 import bedplate as bp
 from bedplate.devices import current_stream
+from bedplate.devices.pool import MOST_USERS
 from bedplate.devices.queue import MAX_UNSETTLED
 from bedplate.errors import DeviceError
 
@@ -178,3 +181,58 @@ def test_many_threads(loopback: bp.Device) -> None:
     assert len(found) == 6
     for _, value in found:
         np.testing.assert_array_equal(value, wanted)
+
+
+def test_a_value_may_wander_through_any_number_of_streams(loopback: bp.Device) -> None:
+    x = bp.zeros(3, device=loopback)
+    streams = [bp.Stream(loopback) for _ in range(600)]  # each kept, and waited for only at last
+    for stream in streams:
+        with stream:
+            x = (x + 1).realise()
+    assert x.tolist() == [600.0] * 3
+
+
+def test_what_lives_long_keeps_no_streams_of_those_who_used_it(loopback: bp.Device) -> None:
+    weights = bp.ones(100, device=loopback).realise()
+    gc.collect()
+    gc.disable()  # nor do streams go around in cycles
+    try:
+        queues = []
+        for _ in range(100):
+            with bp.Stream(loopback) as stream:
+                assert (weights + 1).sum().item() == 200
+            queues.append(weakref.ref(stream._queue))
+            del stream
+        alive = sum(queue() is not None for queue in queues)
+        runtime: Any = loopback.runtime
+        assert alive <= MOST_USERS + len(runtime.open_queues) < 50
+    finally:
+        gc.enable()
+
+
+def test_work_and_faults_of_a_thread_that_ended_are_not_lost(loopback: bp.Device) -> None:
+    thread = threading.Thread(target=lambda: failing(loopback).realise())
+    thread.start()
+    thread.join()
+    gc.collect()  # what is under way keeps the host's memory that the device uses
+    for _ in range(2):
+        with pytest.raises(IndexError, match="index 7"):
+            bp.synchronize(loopback)
+        gc.collect()
+    bp.devices.reset(loopback)
+    bp.synchronize(loopback)
+    runtime: Any = loopback.runtime
+    assert not runtime.open_queues
+
+
+def test_wrong_use_is_refused_in_words(loopback: bp.Device) -> None:
+    stream, event = bp.Stream(loopback), bp.Event()
+    calls: list[Any] = [stream.record, stream.wait, event.seconds_to, bp.Stream("cpu").wait]
+    for call in calls:
+        for wrong in (3, None, stream):
+            with pytest.raises(TypeError, match="expected an Event, got"):
+                call(wrong)
+    with pytest.raises(DeviceError, match="this thread entered none"):
+        stream.__exit__()
+    with pytest.raises(DeviceError, match="is not NAME or NAME:INDEX"):
+        bp.Device("cpu:" + "9" * 5000)
