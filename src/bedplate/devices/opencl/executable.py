@@ -17,8 +17,8 @@ from typing import Any
 from bedplate.config import config
 from bedplate.devices.opencl import api as cl
 from bedplate.devices.opencl.api import ClError
-from bedplate.devices.opencl.build_server import question
-from bedplate.devices.opencl.runtime import Found, devices
+from bedplate.devices.opencl.build_server import build, question
+from bedplate.devices.opencl.runtime import Found
 from bedplate.errors import DeviceError
 from bedplate.kernel import cache
 from bedplate.kernel.device.apart import Ended, Helpers, Refused
@@ -69,44 +69,6 @@ class Executable:
         for kernel in self._all:
             self._api("clReleaseKernel", kernel)
         self._api("clReleaseProgram", self._program)
-
-
-class Builder:
-    """The driver's compiler, for one device and set of options; lives in the helper."""
-
-    def __init__(self, device: int, options: bytes) -> None:
-        found = devices()[device]
-        self.api, self._options = found.api, options
-        self._device = ctypes.c_void_p(found.device)
-        self._context = self.api("clCreateContext", None, 1, ctypes.byref(self._device), None, None)
-
-    def binary(self, spirv: bytes) -> bytes:
-        """raises ClError, with what the compiler says"""
-        program = self.api("clCreateProgramWithIL", self._context, spirv, len(spirv))
-        try:
-            build(self.api, program, self._device, self._options)
-            size = self.api.number("clGetProgramInfo", program, cl.PROGRAM_BINARY_SIZES)
-            content = ctypes.create_string_buffer(size)
-            pointer = ctypes.c_void_p(ctypes.addressof(content))
-            self.api(
-                "clGetProgramInfo", program, cl.PROGRAM_BINARIES, ctypes.sizeof(pointer),
-                ctypes.byref(pointer), None,
-            )  # fmt: skip
-            return content.raw
-        finally:
-            self.api("clReleaseProgram", program)
-
-
-def build(api: Any, program: int, device: ctypes.c_void_p, options: bytes) -> None:
-    """Make a program ready to run.
-
-    raises ClError, with what the compiler says
-    """
-    try:
-        api("clBuildProgram", program, 1, ctypes.byref(device), options, None, None)
-    except ClError as error:
-        error.add(api.text("clGetProgramBuildInfo", program, device, cl.PROGRAM_BUILD_LOG))
-        raise
 
 
 class Compiler:
@@ -206,7 +168,12 @@ def _answer(name: str, content: bytes) -> bytes:
         raise DeviceError(f"opencl: kernel {name} does not compile: {error}") from error
 
 
-_builders = Helpers(str(Path(__file__).with_name("build_server.py")))
+# the package may be known to this process alone, by its sys.path
+_SERVE = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from bedplate.devices.opencl.build_server import main; main()"
+)
+_builders = Helpers("-c", _SERVE, str(Path(__file__).resolve().parents[3]))
 
 
 def _n_helpers() -> int:

@@ -33,11 +33,11 @@ class Refused(RuntimeError):
 class Helpers:
     """Helper processes of one kind: as many as are asked at the same time.
 
-    script  the file that this Python runs; it answers with `read` and `write`
+    arguments  of this Python; what it runs answers with `read` and `write`
     """
 
-    def __init__(self, script: str) -> None:
-        self._script = script
+    def __init__(self, *arguments: str) -> None:
+        self._arguments = arguments
         self._free: list[_Helper] = []  # taken and given back in one step each
         _all.add(self)
 
@@ -49,7 +49,7 @@ class Helpers:
         try:
             helper = self._free.pop()
         except IndexError:
-            helper = _Helper(self._script)
+            helper = _Helper(self._arguments)
         kind, answer = helper.ask(question)
         self._free.append(helper)
         if kind == b"-":
@@ -70,9 +70,9 @@ class Helpers:
 class _Helper:
     """One process; whoever has taken it asks it alone."""
 
-    def __init__(self, script: str) -> None:
+    def __init__(self, arguments: tuple[str, ...]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-P", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-P", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             start_new_session=True,
         )  # fmt: skip
 

@@ -184,7 +184,7 @@ def test_several_kernels_are_made_side_by_side(tmp_path: Path) -> None:
 
 
 def test_a_compiler_that_ends_its_process_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    helpers = Helpers(executable._builders._script)
+    helpers = Helpers(*executable._builders._arguments)
     spirv = make_spirv(spirv_text(add_one.ir, "k"))
     assert helpers.ask(question(0, b"", spirv))
     with pytest.raises(Refused, match=r"clCreateProgramWithIL|clBuildProgram"):
