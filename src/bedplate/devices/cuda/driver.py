@@ -8,6 +8,7 @@ each of which does its share of the task's items: see kernel/device/ptx.py.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bedplate.devices.cuda.api import Api, CudaError
@@ -101,12 +102,19 @@ class CudaDriver:
         """The driver's calls go to the context of the calling thread."""
         self._api("cuCtxSetCurrent", self._context)
 
-    def _call(self, name: str, *arguments: Any) -> Any:
+    def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function that calls the driver gives.
+
+        raises  DeviceError
+        """
         try:
             self._enter()
-            return self._api(name, *arguments)
+            return function(*arguments)
         except CudaError as error:
             raise DeviceError(f"cuda:{self.index}: {error}") from error
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        return self._run(self._api, name, *arguments)
 
     # Memory
 
@@ -128,15 +136,10 @@ class CudaDriver:
     # Work
 
     def make_queue(self) -> Stream:
-        self._call("cuCtxSetCurrent", self._context)
-        return Stream(self._api)
+        return self._run(Stream, self._api)
 
     def write(self, queue: Stream, address: int, source: Bytes) -> None:
-        try:
-            self._enter()
-            self._staging.write(queue.handle, address, source.ctypes.data, source.nbytes)
-        except CudaError as error:
-            raise DeviceError(f"cuda:{self.index}: {error}") from error
+        self._run(self._staging.write, queue.handle, address, source.ctypes.data, source.nbytes)
 
     def read(self, queue: Stream, into: Bytes, address: int) -> None:
         if into.nbytes:
@@ -171,11 +174,7 @@ class CudaDriver:
     # Order
 
     def record(self, queue: Stream) -> Event:
-        self._call("cuCtxSetCurrent", self._context)
-        try:
-            return Event(self._api, queue)
-        except CudaError as error:
-            raise DeviceError(f"cuda:{self.index}: {error}") from error
+        return self._run(Event, self._api, queue)
 
     def wait(self, queue: Stream, event: Event) -> None:
         if event.stream is not queue:

@@ -21,7 +21,8 @@ from bedplate.kernel.lower import FunctionLowering, Module, symbol_of
 from bedplate.kernel.target import Processor, Target
 
 TRIPLE = "nvptx64-nvidia-cuda"
-# what is made for others is what the newest of these at most as new as the device takes
+# A device is given the PTX of the newest of these that is no newer than itself: its driver
+# compiles PTX of older architectures too.
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 
 _ENTRY = (
