@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bedplate.errors import InternalError
 from bedplate.kernel import f32, i64, kernel, load, ptr, store
 from bedplate.ops.convolution.tile import Words
 
@@ -17,7 +18,7 @@ def test_each_word_is_given_once() -> None:
     assert WORDS.values(count=5, to=1, size=(2, 3, 4)) == [1, 2, 3, 4, 5]
     assert len(WORDS) == 5
     for wrong in ({"to": 1, "count": 5}, {"to": 1, "size": (2, 3, 4), "count": 5, "cuont": 5}):
-        with pytest.raises(KeyError, match="do not fit"):
+        with pytest.raises(InternalError, match="do not fit its kernel"):
             WORDS.values(**wrong)
     with pytest.raises(ValueError, match="zip"):
         WORDS.values(to=1, size=(2, 3), count=5)

@@ -14,7 +14,7 @@ from bedplate.compiler.rewrite import Roots, like, use_counts, with_inputs
 from bedplate.graph.node import Node, topological_order
 from bedplate.ops.record import REGISTRY
 
-FEW = 16  # rows or columns of a product up to which it is left alone
+FEW = 16  # rows or columns of a product up to which it is left alone: FEW_ROWS of matmul/skinny.py
 
 
 def turn_products(roots: Roots) -> Roots:

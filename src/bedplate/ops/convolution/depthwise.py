@@ -56,7 +56,7 @@ from bedplate.ops.matmul.tiles import accumulator
 
 # elements of a window; its weights or their sums stay in registers
 MOST_TAPS = 25
-ITEMS_PER_WORKER = 4
+ITEMS_PER_WORKER = 4  # so many that all workers end at about the same time
 
 WORDS = Words(
     "source grad weight to channels images size_y size_x out_y out_x before_y before_x source_n "

@@ -16,14 +16,16 @@ from bedplate.devices.cpu.workers import n_workers
 from bedplate.kernel import Type, from_dtype, host
 from bedplate.ops.convolution.last_pack import GRID_WORDS, grid_cuts, last_grid_kernel
 from bedplate.ops.convolution.last_tiles import (
+    RUN_WORDS,
+    SEGMENT_WORDS,
     TILES,
     WORDS,
     LastForm,
     last_tile_kernel,
     last_tile_shape,
 )
+from bedplate.ops.convolution.last_weight import SEGMENT_WORDS as BY_WEIGHT_SEGMENT_WORDS
 from bedplate.ops.convolution.last_weight import (
-    SEGMENT_WORDS,
     UNPACK_WORDS,
     chunk_lines,
     last_by_weight_kernel,
@@ -37,8 +39,8 @@ from bedplate.ops.convolution.tile import Tile
 from bedplate.ops.convolution.windows import lifted
 from bedplate.ops.matmul.tiles import accumulator
 
-ITEMS_PER_WORKER = 32
-# each item reads all gradients of its output channels
+ITEMS_PER_WORKER = 32  # so many that all workers end at about the same time
+# fewer: each item reads all gradients of its output channels
 WEIGHT_ITEMS_PER_WORKER = 8
 # A tile's places and its transposition take about as long as so many steps of 28 multiply-adds.
 LEAST_DEPTH = 24
@@ -134,7 +136,7 @@ def _runs(of: WindowSum, images: int, lines: int, across: int) -> tuple[list[int
         for y, size_y, *ends_y in of.axes[1].runs():
             words += [n_tiles, z, size_z, y, size_y, *ends_z, *ends_y]
             n_tiles += -(-images * size_z * size_y // lines) * across
-    return words, len(words) // 9, n_tiles
+    return words, len(words) // RUN_WORDS, n_tiles
 
 
 def _kinds(cut: Tiling) -> tuple[list[int], list[int]]:
@@ -142,10 +144,10 @@ def _kinds(cut: Tiling) -> tuple[list[int], list[int]]:
     ends: list[int] = []
     words: list[int] = []
     for line in cut.all:
-        first = len(words) // 4
+        first = len(words) // SEGMENT_WORDS
         for each in line:
             words += [each.distance, each.start, each.length, cut.cuts.index(each.cut)]
-        ends += [first, len(words) // 4]
+        ends += [first, len(words) // SEGMENT_WORDS]
     return ends, words
 
 
@@ -254,7 +256,7 @@ def by_weight_last(
     tile = Tile(accumulate, from_dtype(out.dtype), rows, vectors, "merged" if merged else None)
     blocks = groups * -(-rows_out // tile.columns)
     sums = builder.temp(blocks * n_taps * channels * tile.columns * accumulate.itemsize)
-    n_segments = len(segments) // SEGMENT_WORDS
+    n_segments = len(segments) // BY_WEIGHT_SEGMENT_WORDS
     n_tiles = -(-length // rows) * n_segments
     parts = min(-(-WEIGHT_ITEMS_PER_WORKER * n_workers() // blocks), n_tiles)
     moved = [axis.stride * step for axis, step in zip(of.axes, grid.steps[1:], strict=True)]

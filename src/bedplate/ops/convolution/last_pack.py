@@ -37,7 +37,7 @@ from bedplate.ops.convolution.tile import Reader, Words
 from bedplate.ops.matmul.pack import transpose
 
 GRID_WORDS = Words("source to channels room stride_n stride_c stride* size* cuts")
-ITEMS_PER_WORKER = 16
+ITEMS_PER_WORKER = 16  # so many that all workers end at about the same time
 # Cells of an item: their lines are written once for each 16 channels, and stay in the first cache
 # until then.
 LEAST_CELLS = 64

@@ -39,7 +39,7 @@ from bedplate.ops.convolution.reach import Triple
 from bedplate.ops.convolution.tile import Reader, Words
 from bedplate.ops.matmul.pack import transpose
 
-ITEMS_PER_WORKER = 32
+ITEMS_PER_WORKER = 32  # so many that all workers end at about the same time
 # Behind them, of weights that are gathered: the distance of each tap; of those that are
 # transposed: the place of each tap in the order of the sums.
 WORDS = Words("source to n_blocks out_channels channels taps stride_group stride_row stride_c part")

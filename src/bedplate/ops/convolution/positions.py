@@ -23,7 +23,7 @@ from bedplate.ops.convolution.weight import by_weight_kernel, tile_of
 from bedplate.ops.convolution.windows import lifted
 from bedplate.ops.matmul.tiles import accumulator
 
-ITEMS_PER_WORKER = 8
+ITEMS_PER_WORKER = 8  # so many that all workers end at about the same time
 # Vectors over the whole grid divide to find their places, and store lane by lane: about so many
 # multiply-adds they must save, each.
 FLAT_COST = 2000

@@ -55,8 +55,10 @@ class Axis:
         return low, max(high, low)
 
     def cuts(self, start: int, width: int) -> list[tuple[int, int]]:
-        """For each tap, how many of the outputs start ... start + width - 1 have nothing: first
-        ones, and last ones."""
+        """For each tap, how many of the outputs start ... start + width - 1 meet nothing with it.
+
+        returns (of the first ones, of the last ones) for each
+        """
         found = []
         for tap in range(len(self.taps)):
             low, high = (min(max(end - start, 0), width) for end in self.reached(tap))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from bedplate.errors import InternalError
 from bedplate.kernel import Type, Value, host, word_int, word_pointer
 
 
@@ -60,7 +61,8 @@ class Words:
             else:
                 found[name] = value
         if found.keys() != self.places.keys():
-            raise KeyError(f"words {sorted(found.keys() ^ self.places.keys())} do not fit")
+            wrong = sorted(found.keys() ^ self.places.keys())
+            raise InternalError(f"the words of a task do not fit its kernel: {wrong}")
         return [found[name] for name in self.places]
 
     def of(self, args: Value) -> Reader:
