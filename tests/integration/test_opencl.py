@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,16 @@ from bedplate.olmo import Config, Olmo3, load
 from bedplate.optim import AdamW, clip_grad_norm_
 from bedplate.tensor import manual_seed
 
+pytestmark = pytest.mark.sweep
 CASES = Path(__file__).parents[1] / "data" / "olmo3"
 LOGITS_TOLERANCE, GRADIENT_TOLERANCE = 2e-5, 1e-4  # as tests/unit/olmo/test_cases.py
+
+
+@pytest.fixture(autouse=True)
+def _optimised_in_sweeps() -> Iterator[None]:
+    """The driver's optimiser takes most of the time: it works in `make sweep`."""
+    with bp.config(opencl_options="" if SWEEP == "full" else "-cl-opt-disable"):
+        yield
 
 
 @pytest.fixture(params=["plain", "sliding", "gqa_yarn", "tied"])
@@ -82,8 +91,7 @@ def assert_same_training(make: Any, loss: Any, captured: bool) -> None:
     assert results[0][2] < results[0][0]
 
 
-# each takes 20 s where no kernel is in the cache: `make sweep` has the second too
-KINDS = [("float32", True), pytest.param("bfloat16", False, marks=pytest.mark.sweep)]
+KINDS = [("float32", True), ("bfloat16", False)]
 
 
 @pytest.mark.parametrize(("dtype", "captured"), KINDS[: 2 if SWEEP == "full" else 1])

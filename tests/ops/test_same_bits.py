@@ -1,8 +1,8 @@
 """Every op and every gradient on devices that run our kernels: the bits of the CPU.
 
 That the CPU agrees with the references is what the other tests say. Kernels are built without the
-driver's optimiser, which has no say in the bits (tests/integration/test_opencl.py has it work) and
-takes three quarters of the time.
+driver's optimiser, which has no say in the bits and takes three quarters of the time; it works in
+the tests of the language on the device, and in the sweep of tests/integration/test_opencl.py.
 """
 
 from __future__ import annotations

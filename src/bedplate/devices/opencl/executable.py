@@ -105,11 +105,8 @@ class Compiler:
         self, names: Sequence[str], texts: Sequence[str], images: list[bytes | None]
     ) -> None:
         missing = [place for place, image in enumerate(images) if image is None]
-        asked = [
-            (names[place], question(self.place, self.options, make_spirv(texts[place])))
-            for place in missing
-        ]
-        for place, image in zip(missing, _answers(asked), strict=True):
+        asked = [(names[place], self.place, self.options, texts[place]) for place in missing]
+        for place, image in zip(missing, _built(asked), strict=True):
             images[place] = image
             cache.write(self._key(texts[place]), image)
 
@@ -153,17 +150,21 @@ class Compiler:
             raise
 
 
-def _answers(asked: Sequence[tuple[str, bytes]]) -> list[bytes]:
-    """The answers to (kernel, question), several helpers at work."""
+Asked = tuple[str, int, bytes, str]  # kernel, place of the device, options, LLVM text
+
+
+def _built(asked: Sequence[Asked]) -> list[bytes]:
+    """The binaries of several kernels, several helpers at work."""
     if len(asked) < 2:
-        return [_answer(*each) for each in asked]
+        return [_build_apart(each) for each in asked]
     with ThreadPoolExecutor(min(_n_helpers(), len(asked))) as pool:
-        return list(pool.map(_answer, *zip(*asked, strict=True)))
+        return list(pool.map(_build_apart, asked))
 
 
-def _answer(name: str, content: bytes) -> bytes:
+def _build_apart(asked: Asked) -> bytes:
+    name, place, options, text = asked
     try:
-        return _builders.ask(content)
+        return _builders.ask(question(place, options, make_spirv(text)))
     except (Ended, Refused) as error:
         raise DeviceError(f"opencl: kernel {name} does not compile: {error}") from error
 
