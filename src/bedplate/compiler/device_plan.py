@@ -4,7 +4,8 @@ The words of all launches lie in one piece of memory of the device, behind the e
 fills in today's addresses, starts to write that piece, starts one launch after the other, and
 returns: nothing is waited for but by what NumPy computes in between. The queue works in order, so
 regions need no barrier. An index out of range is found when somebody waits for the run or reads
-what it wrote: the run stays without value, and so does all that was computed from it.
+what it wrote: what depends on an index stays without value, and so does all that is computed from
+it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from bedplate.devices.cpu.runner import Slot
 from bedplate.devices.device import Device
 from bedplate.devices.queue import Queue, Work
 from bedplate.errors import InternalError
-from bedplate.graph.node import Node
+from bedplate.graph.node import Node, topological_order
 from bedplate.memory import line_of
 
 SHOWN_OPS = 6
@@ -56,7 +57,8 @@ class Piece:
 class DevicePlan:
     """A compiled graph, ready to be started on `device`; for what else it has see `Plan`."""
 
-    def __init__(self, device: Device, made: Launches) -> None:
+    def __init__(self, device: Device, made: Launches, sources: Sequence[int]) -> None:
+        """sources: what each root depends on, see `sources_of`"""
         runtime = device.runtime
         if runtime is None:
             raise InternalError(f"{device} has no memory of its own")
@@ -66,6 +68,10 @@ class DevicePlan:
         self.arena_bytes = made.arena_bytes
         self.sites = made.lowering.sites
         self.regions = made.regions
+        self._sources = [0] * len(made.output_bytes)  # of each output
+        for result, bits in zip(made.results, sources, strict=True):
+            if not result.alias:
+                self._sources[result.index] |= bits
         self.granted: list[tuple[int, int]] = []  # results always have fresh memory
         self._n_slots = made.n_slots
         self._words: list[int] = [0] * ERROR_WORDS
@@ -132,12 +138,15 @@ class DevicePlan:
         memory = DeviceBlock(self._template.nbytes, queue)
         slots = self._bound(arena, memory, inputs, outputs, scalars)
         run = _Run(self, queue, slots, memory.address, line, what)
-        needs = run.wait_for(inputs)
-        work = run.start(self._template, self._patched, self._slots, needs)
+        spoilt = run.wait_for(inputs)
+        sure, work = run.start(
+            self._template, self._patched, self._slots,
+            not all(bits & spoilt for bits in self._sources) or not spoilt,
+        )  # fmt: skip
         for block in inputs:
             block.used_by(work)
-        for block in outputs:
-            block.work = work
+        for block, bits in zip(outputs, self._sources, strict=True):
+            block.work = work if bits & spoilt else sure
         return outputs
 
     def _bound(
@@ -168,23 +177,36 @@ class _Run:
         self.driver = plan.runtime.driver
         self.address = address
         self.line, self.what = line, what
+        self.needs: tuple[Work, ...] = ()
+        self.sure_needs: tuple[Work, ...] = ()
 
-    def wait_for(self, inputs: Sequence[Any]) -> tuple[Work, ...]:
-        """Let the queue wait for what writes the inputs; gives what of it may still fail."""
+    def wait_for(self, inputs: Sequence[Any]) -> int:
+        """Let the queue wait for what writes the inputs.
+
+        returns  which sources an index may spoil, as `sources_of` counts them: inputs whose work
+                 had indices and is not known to be right, and indices of this plan
+        """
         needs: dict[int, Work] = {}
-        for block in inputs:
+        spoilt = (1 << len(inputs)) if self.plan.sites else 0
+        for number, block in enumerate(inputs):
             work = block.work
             if work is not None and not work.is_settled and work.is_reached():
                 work.queue.settle(work)  # it does not wait: what comes before it is done too
-            if work is None or (work.is_settled and work.fault is None) or id(work) in needs:
+            if work is None or (work.is_settled and work.fault is None):
                 continue
-            needs[id(work)] = work
-            if work.queue is not self.queue and not work.is_settled:
+            spoilt |= work.may_spoil << number
+            if id(work) not in needs and work.queue is not self.queue and not work.is_settled:
                 self.driver.wait(self.queue.handle, work.event)
-        return tuple(needs.values())
+            needs[id(work)] = work
+        self.needs = tuple(needs.values())
+        self.sure_needs = tuple([work for work in self.needs if not work.may_spoil])
+        return spoilt
 
-    def start(self, template: Any, patched: Any, slots: Any, needs: tuple[Work, ...]) -> Work:
-        """Start everything."""
+    def start(self, template: Any, patched: Any, slots: Any, apart: bool) -> tuple[Work, Work]:
+        """Start everything; gives the work of results that no index can spoil, and of the others.
+
+        apart  there are such results, or there is no such index
+        """
         driver, handle = self.driver, self.queue.handle
         words = template.copy()
         words[patched] += np.array(self.slots, np.int64)[slots]
@@ -196,21 +218,24 @@ class _Run:
                 for executable, place, items in piece.launches:
                     driver.launch(handle, executable, self.address + 8 * place, items)
                 if piece.tasks:
-                    self._call_numpy(piece.tasks, needs, kept)
-            if not self.plan.sites:
-                return self.queue.started(needs, kept, what=self.what)
-            driver.read(handle, errors.view(np.uint8), self.address)
-            return self.queue.started(needs, kept, self._finder(errors), self.what)
+                    self._call_numpy(piece.tasks, kept)
+            sure = work = None
+            if apart:
+                sure = work = self.queue.started(self.sure_needs, kept, what=self.what)
+            if self.plan.sites:
+                driver.read(handle, errors.view(np.uint8), self.address)
+                work = self.queue.started(self.needs, kept, self._finder(errors), self.what)
+            elif work is None or len(self.sure_needs) < len(self.needs):
+                work = self.queue.started(self.needs, kept, what=self.what)
+        return sure or work, work
 
     def _finder(self, errors: Any) -> Callable[[], Exception | None]:
         sites, line = self.plan.sites, self.line
         return lambda: index_error(sites, errors, line) if errors[0] else None
 
-    def _call_numpy(
-        self, tasks: list[HostTask], needs: tuple[Work, ...], kept: tuple[Any, ...]
-    ) -> None:
+    def _call_numpy(self, tasks: list[HostTask], kept: tuple[Any, ...]) -> None:
         """Wait, and call NumPy on copies of the inputs; its results are written back."""
-        self.queue.started(needs, kept, what=self.what).wait()
+        self.queue.started(self.needs, kept, what=self.what).wait()
         if self.plan.sites:
             errors = self._read(self.address, 8 * ERROR_WORDS).view(np.int64)
             if errors[0]:
@@ -250,9 +275,23 @@ def compile_for(device: Device, roots: list[Node], n_inputs: int, n_scalars: int
     """
     workers = 1 if device.runtime is None else device.runtime.driver.n_workers
     made = plan_launches(roots, n_inputs, n_scalars, n_workers=workers)
-    plan = DevicePlan(device, made)
+    plan = DevicePlan(device, made, sources_of(roots, n_inputs))
     forget(made.regions, made.groups)
     return plan
+
+
+def sources_of(roots: list[Node], n_inputs: int) -> list[int]:
+    """What each root depends on, as bits: the inputs by number, and behind them, whether it depends
+    on an index that is checked."""
+    found: dict[Node, int] = {}
+    for node in topological_order(roots):
+        bits = 1 << node.attributes["index"] if node.op.name == "placeholder" else 0
+        if node.op.name == "checked_index":
+            bits |= 1 << n_inputs
+        for source in node.inputs:
+            bits |= found[source]
+        found[node] = bits
+    return [found[root] for root in roots]
 
 
 def _place_of(kernel: Any, launches: list[Launch]) -> str:

@@ -33,10 +33,13 @@ class Work:
     kept        host memory that the device reads or writes until the event is reached
     find_fault  looks whether it failed by what it wrote itself, once the event is reached
     what        names it in the words of the user
+    may_spoil   it may fail by itself, or what it needs may, while others of its queue are right
     fault       why it failed, once it is settled
     """
 
-    __slots__ = ("event", "fault", "find_fault", "is_settled", "kept", "needs", "queue", "what")
+    __slots__ = (
+        "event", "fault", "find_fault", "is_settled", "kept", "may_spoil", "needs", "queue", "what"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class Work:
         self.what = what
         self.fault: Exception | None = None
         self.is_settled = False
+        self.may_spoil = find_fault is not None or any(need.may_spoil for need in needs)
 
     def is_reached(self) -> bool:
         """Whether it is done, well or badly."""

@@ -102,7 +102,10 @@ def make_assembly(text: str, target: Target) -> str:
 
 @functools.cache
 def _jit() -> Any:
-    return binding().create_lljit_compiler(target_machine(find_target(None)))
+    # JITLink takes one range for all sections of an object. LLVM's older linker maps each section
+    # by itself, and ends the process where two of them land more than 2 GiB apart, as happens in
+    # a process with many threads (64 MiB of addresses each) or much memory mapped.
+    return binding().create_lljit_compiler(target_machine(find_target(None)), use_jit_link=True)
 
 
 def link(image: bytes, *symbols: str) -> tuple[Any, ...]:

@@ -166,7 +166,8 @@ class LoopbackDriver:
 
         def job() -> None:
             ctypes.memmove(real, source.ctypes.data, source.nbytes)
-            self._written[address] = source.nbytes
+            with self._lock:
+                self._written[address] = source.nbytes
 
         queue.jobs.put(job)
 
@@ -203,7 +204,9 @@ class LoopbackDriver:
 
     def _translate(self, arguments: int, real: int) -> None:
         """Put addresses of this process in the place of the device's, among words as written."""
-        for address, nbytes in list(self._written.items()):
+        with self._lock:
+            written = list(self._written.items())
+        for address, nbytes in written:
             if address <= arguments < address + nbytes:
                 count = (address + nbytes - arguments) // 8
                 words = np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(real))

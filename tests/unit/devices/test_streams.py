@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +19,8 @@ from bedplate.devices import current_stream
 from bedplate.devices.pool import MOST_USERS
 from bedplate.devices.queue import MAX_UNSETTLED
 from bedplate.errors import DeviceError
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def failing(device: bp.Device) -> Any:
@@ -76,9 +82,10 @@ def test_events(loopback: bp.Device) -> None:
 
 def test_a_wrong_index_sticks_to_its_stream_and_to_what_depends_on_it(loopback: bp.Device) -> None:
     with bp.Stream(loopback) as stream:
-        good = (bp.tensor([1.0, 2.0], device=loopback) * 2).realise()
+        good = bp.tensor([1.0, 2.0], device=loopback) * 2
         bad = failing(loopback)
         depends = (bad + 1).sum()
+        good.realise()  # one plan computes all that is pending
         bad.realise()
         later = bp.Event()
         stream.record(later)
@@ -236,3 +243,13 @@ def test_wrong_use_is_refused_in_words(loopback: bp.Device) -> None:
         stream.__exit__()
     with pytest.raises(DeviceError, match="is not NAME or NAME:INDEX"):
         bp.Device("cpu:" + "9" * 5000)
+
+
+def test_a_short_stress() -> None:
+    """Longer: tests/stress_devices.py --seconds N."""
+    command = [sys.executable, str(ROOT / "tests/stress_devices.py"), "--seconds", "4"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=200, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
