@@ -75,21 +75,27 @@ class Work:
             raise_again(self.fault)
 
     def settle_alone(self) -> None:
-        """Wait for it and note how it ended; all before it on its queue is settled."""
+        """Wait for it and note how it ended; all before it on its queue is settled.
+
+        Several threads may do so at once: what they find is the same, and the first one's holds.
+        """
+        needs, find_fault, what = self.needs, self.find_fault, self.what  # they go at the end
         if self.is_settled:
             return
         fault: Exception | None = None
         try:
             self.queue.runtime.driver.synchronise(self.event)
         except DeviceError as error:
-            fault = self.queue.broken or self._in_words(error)
+            fault = self.queue.broken or self._in_words(error, what)
             self.queue.broken = fault
-        for need in self.needs:
+        for need in needs:
             if not need.is_settled:
                 need.queue.settle(need)
             fault = fault or need.fault
-        if fault is None and self.find_fault is not None:
-            fault = self.find_fault()
+        if fault is None and find_fault is not None:
+            fault = find_fault()
+        if self.is_settled:
+            return
         self.fault = fault
         if fault is not None and self.queue.fault is None:
             self.queue.fault = fault
@@ -97,8 +103,8 @@ class Work:
         self.needs = self.kept = ()
         self.find_fault = self.what = None
 
-    def _in_words(self, error: DeviceError) -> DeviceError:
-        place = f"\n  in {self.what()}" if self.what is not None else ""
+    def _in_words(self, error: DeviceError, what: Callable[[], str] | None) -> DeviceError:
+        place = f"\n  in {what()}" if what is not None else ""
         return DeviceError(f"{self.queue.runtime.device}: {error}{place}")
 
 
