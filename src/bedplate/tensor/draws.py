@@ -64,6 +64,15 @@ class Draws:
             )
         return self._states[self._next]
 
+    def require_all(self) -> None:
+        """raises GradientError if not all that was written down was drawn again"""
+        if self._next is not None and self._next < len(self._states):
+            raise GradientError(
+                f"rematerialise: the function drew {len(self._states)} times from generators, and "
+                f"for the gradient {self._next} times\n"
+                "  it must do the same each time it is called"
+            )
+
     def done(self, state: Any) -> None:
         """A draw from a state succeeded."""
         if self._next is not None:

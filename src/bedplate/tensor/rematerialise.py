@@ -31,14 +31,17 @@ def rematerialise(function: F) -> F:
     """The same function, which keeps nothing for its gradient but its arguments.
 
     What it computes on the way is computed again when the gradient is taken: memory for time.
-    Values, gradients and second gradients are the same, bit for bit. Random numbers are drawn
-    again as they were; running statistics of a batch normalisation are moved on once.
+    Values, gradients and second gradients are the same, bit for bit; where a tensor gets
+    gradients from inside and from outside of the function, those from inside are added up first.
+    Random numbers are drawn again as they were; running statistics of a batch normalisation are
+    moved on once.
 
     function  gives a tensor, or a tuple or list of tensors; does the same each time it is called,
               such as a module. Tensors stand among its arguments themselves (those inside of lists
               are kept as all that it closes over is)
-    raises    TypeError for another result; GradientError when the gradient is taken, if a tensor
-              that it closes over was assigned to since, or if it behaves differently
+    raises    TypeError for another result, or if it is no function; GradientError when the gradient
+              is taken, if a tensor that it closes over was assigned to since, or if it gives other
+              shapes or dtypes or draws another number of random values than before
     cost      one more call of the function for each gradient, and a copy of its tensor arguments
     source    Chen et al. 2016, "Training deep nets with sublinear memory cost", arXiv:1604.06174
     >>> import bedplate as bp
@@ -47,6 +50,9 @@ def rematerialise(function: F) -> F:
     >>> [round(v, 4) for v in x.grad.tolist()]
     [2.4731, 5.4366]
     """
+
+    if not callable(function):
+        raise TypeError(f"rematerialise: expected a function, got {type(function).__name__}")
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
@@ -72,6 +78,7 @@ class _Call:
         self.given: dict[Any, Any] = {**dict(enumerate(arguments)), **named}
         self.tensors: list[Any] = [k for k, v in self.given.items() if isinstance(v, Tensor)]
         self.closed: list[Any] = []
+        self.kinds: list[Any] = []  # shape and dtype of each result
         self.nodes: list[Any] = []  # of `closed`: leaves that were not assigned to meanwhile
 
     def run(self) -> Any:
@@ -85,6 +92,7 @@ class _Call:
         finally:
             state.session = outer
         results = _outputs(self.function, found)
+        self.kinds = [(result.shape, result.dtype) for result in results]
         behind = [self.given[place]._entry for place in self.tensors]
         self.closed = [e for e in _outside(results, inner) if e not in behind]
         self.nodes = [_node_of(entry) for entry in self.closed]
@@ -110,7 +118,8 @@ class _Call:
         )  # fmt: skip
         if not several:
             return found._wrap(nodes[0], entry if results[0]._entry is not None else None)
-        return type(found)([self._part(entry, r, i) for i, r in enumerate(results)])
+        made: Any = getattr(type(found), "_make", type(found))  # named tuples are made by that
+        return made([self._part(entry, r, i) for i, r in enumerate(results)])
 
     def _part(self, entry: tape.Entry, result: Any, index: int) -> Any:
         if result._entry is None:
@@ -130,21 +139,23 @@ class _Call:
             stand_ins.append(given[place]._entry)
         with enable_grad(), self.draws.repeated():
             results = _outputs(self.function, self._apply(given))
-        if len(results) != len(grads):
-            raise GradientError(
-                f"rematerialise: the function gave {len(grads)} results, and now {len(results)}"
-            )
+            self.draws.require_all()
+        self._check_kinds(results)
         ends = {entry for entry in (*stand_ins, *self.closed) if entry is not None}
+        joined = _joined(results, grads)
         sums: dict[Any, Any] = {}
-        for result, grad in zip(results, grads, strict=True):
-            if result._entry is None:
-                continue
-            found = tape.walk(
-                result._entry, grad, result._wrap, len(results) > 1 or again, again, ends=ends
-            )
-            for entry, gradient in found.items():
-                sums[entry] = gradient if entry not in sums else sums[entry] + gradient
+        if joined is not None:
+            sums = tape.walk(joined, grads[0], results[0]._wrap, again, again, ends=ends)
         return tuple([sums.get(entry) for entry in (*stand_ins, *self.closed)])
+
+    def _check_kinds(self, results: list[Any]) -> None:
+        now = [(result.shape, result.dtype) for result in results]
+        if now != self.kinds:
+            before, after = (", ".join(f"{s} {d}" for s, d in each) for each in (self.kinds, now))
+            raise GradientError(
+                f"rematerialise: the function gave {before}, and for the gradient {after}\n"
+                "  it must do the same each time it is called"
+            )
 
     def _stand_in(self, tensor: Any, grads: tuple[Any, ...], source: Any, again: bool) -> Any:
         """A late copy of an argument, with a history of its own if a gradient is wanted."""
@@ -167,6 +178,33 @@ class _Call:
                         f"  {tensor.shape} {tensor.dtype}   made at {tensor._node.line()}\n"
                         "  take the gradient before the parameters are changed"
                     )
+
+
+class _Joined:
+    """What stands behind several results, as an op of the tape: one walk goes back through all.
+
+    So that values which several of them come from have all of their gradient, hooks included.
+    """
+
+    name = "rematerialise"
+
+    def __init__(self, gradients: tuple[Any, ...]) -> None:
+        self.gradients = gradients
+
+    def input_gradients(self, *_: Any, sources: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self.gradients
+
+
+def _joined(results: list[Any], grads: tuple[Any, ...]) -> Any:
+    """An entry whose gradients are `grads`, in front of those results that have a history."""
+    pairs = [(r, g) for r, g in zip(results, grads, strict=True) if r._entry is not None]
+    if not pairs:
+        return None
+    return tape.Entry(
+        _Joined(tuple([grad for _, grad in pairs])), NO_ATTRIBUTES,
+        tuple([result._node for result, _ in pairs]),
+        tuple([result._entry for result, _ in pairs]), results[0]._node, tape.current_session(),
+    )  # fmt: skip
 
 
 def _outputs(function: Any, found: Any) -> list[Any]:

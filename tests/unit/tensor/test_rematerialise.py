@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,64 @@ def test_hooks_run_once() -> None:
     x = _numbers(2, 4)
     bp.rematerialise(lambda x: (x @ w).tanh())(x).sum().backward()
     assert seen == [(4, 4)]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_several_results_are_walked_together(late: bool) -> None:
+    """A value behind several results has all of its gradient when its hook sees it."""
+    calls = []
+
+    def clipped(gradient: Any) -> Any:
+        calls.append(gradient.tolist())
+        return bp.clip(gradient, -1, 1)
+
+    def function(x: Any) -> Any:
+        h = x.sin()
+        h.register_hook(clipped)
+        return h, (h * h).exp(), x.detach(), h
+
+    found = []
+    for call in (function, bp.rematerialise(function)):
+        x = _numbers(5).requires_grad_()
+        a, b, c, d = call(x)
+        loss = (a * 0.4 + b * c).sum() + (d.sum() if late else 0)
+        loss.backward()
+        found.append(x.grad.numpy())
+    assert len(calls) == 2
+    np.testing.assert_allclose(calls[0], calls[1], rtol=1e-6)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
+
+def test_a_named_tuple_stays_one() -> None:
+    kind = namedtuple("kind", "first second")
+    x = _numbers(3).requires_grad_()
+    found = bp.rematerialise(lambda x: kind(x.exp(), x * 2))(x)
+    assert type(found) is kind
+    found.second.sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (lambda x: x.exp(), lambda x: x.exp()[:2]),
+        (lambda x: x.exp(), lambda x: x.exp().reshape(3, 1)),
+        (lambda x: x.exp(), lambda x: x.exp().astype("float64")),
+        (lambda x: x.exp(), lambda x: (x.exp(), x)),
+        (lambda x: x * bp.random.normal((3,)), lambda x: x * 2),
+        (lambda x: x * 2, lambda x: x * bp.random.normal((3,))),
+    ],
+)
+def test_a_function_that_behaves_differently_is_refused(first: Any, second: Any) -> None:
+    functions = [second, first]
+    x = _numbers(3).requires_grad_()
+    value = bp.rematerialise(lambda x: functions.pop()(x))(x)
+    with pytest.raises(GradientError, match="rematerialise: the function"):
+        value.sum().backward()
+    assert x.grad is None
+    state = bp.random.get_state().tolist()
+    bp.random.normal((3,))
+    assert bp.random.get_state().tolist() != state  # draws count again
 
 
 def test_nothing_to_differentiate() -> None:
