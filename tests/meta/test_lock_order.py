@@ -51,7 +51,7 @@ def test_opposite_orders_are_seen(order: LockOrder) -> None:
 
 def test_a_short_stress(tmp_path: Path) -> None:
     """`make stress` is the long one."""
-    command = [sys.executable, str(ROOT / "tests/stress_threads.py"), "--seconds", "8"]
+    command = [sys.executable, str(ROOT / "tests/stress_threads.py"), "--seconds", "5"]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert answer.returncode == 0, answer.stderr
     assert "no wrong bit" in answer.stdout
@@ -68,7 +68,7 @@ def test_the_stress_sees_a_wrong_bit(fault: str, said: str) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from tests import stress_threads as stress\n"
-        "run = stress.Run(2, 4, 0); run.run()\n"
+        "run = stress.Run(2, 1, 0); run.run()\n"
         "stress.LEAF.job(0)\n"
         f"{fault}\nrun.check()"
     )
