@@ -58,15 +58,79 @@ def test_softmax_and_its_gradient_are_one_kernel(x):
     assert len(kernels(both)) == 1
 
 
-def test_rms_norm_and_its_gradients_are_one_kernel_and_a_combination(x, weight):
-    grad = bp.tensor(np.random.default_rng(2).standard_normal((64, 96)).astype(np.float32))
+@pytest.mark.parametrize(("rows", "joined"), [(64, 0), (65, 1)])
+def test_rms_norm_and_its_gradients_are_one_kernel_and_many_rows_are_combined(weight, rows, joined):
+    rng = np.random.default_rng(2)
+    values, grads = (bp.tensor(rng.standard_normal((rows, 96)).astype(np.float32)) for _ in "xg")
+    x = values.requires_grad_()
 
     def both():
-        bp.rms_norm(x, weight, 1e-5).backward(grad)
+        bp.rms_norm(x, weight, 1e-5).backward(grads)
         x.grad.realise()
 
     regions = launches(both)
-    assert len(regions) == 2 and len(regions[0]) == 1 and regions[1][0].startswith("combine")
+    assert len(regions) == 1 + joined and len(regions[0]) == 1
+    assert all(region[0].startswith("combine") for region in regions[1:])
+
+
+@pytest.mark.parametrize("dtype", [bp.float32, bp.float64, bp.bfloat16, bp.float16])
+def test_bias_and_relu_are_the_products_own_and_the_gradient_takes_the_mask_from_the_output(dtype):
+    """Also where the sum is 0, tiny, not finite: as without fusion, bit for bit."""
+    rng = np.random.default_rng(3)
+    arrays = [rng.standard_normal(shape) for shape in ((8, 16), (16, 32), (32,), (32, 5))]
+    arrays[0][0], arrays[0][1, 0], arrays[0][2, 0] = 0, np.inf, np.nan
+    arrays[0][3] *= 1e-7  # below the least number of float16 in places
+    arrays[2][:3] = 0, -0.0, 1e-8
+
+    def step():
+        inputs = [bp.tensor(each).astype(dtype).realise().requires_grad_() for each in arrays]
+        a, b, bias, c = inputs
+        bp.square((a @ b + bias).relu() @ c).sum().backward()
+        return [x.grad.astype(bp.float64).numpy() for x in inputs]
+
+    clear_plans()
+    fused = step()
+    regions = [region for plan in realising._plans.values() for region in plan.regions]
+    names = [launch.name for region in regions for launch in region]
+    assert not any("relu" in name for name in names)
+    assert any("greater" in name for name in names)
+    with config(fusion=False):
+        plain = step()
+    for one, other in zip(fused, plain, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("also", ["the mask itself", "two readers", "another shape", "a row of it"])
+def test_a_mask_that_more_than_one_reader_needs_stays_what_it_is(also):
+    rng = np.random.default_rng(4)
+    arrays = [
+        rng.standard_normal(shape).astype(np.float32) for shape in ((8, 16), (16, 32), (32, 8))
+    ]
+
+    def step():
+        a, b, c = [bp.tensor(each) for each in arrays]
+        hidden = (a @ b + 0.25).relu()
+        mask = hidden > 0
+        later = bp.square(hidden @ c) @ c.T
+        results = [bp.where(mask, later, -1.0)]
+        if also == "the mask itself":
+            results.append(mask)
+        elif also == "two readers":
+            results.append(bp.where(mask, (later @ c) @ c.T, 2.0))
+        elif also == "another shape":
+            results.append(bp.where(mask.T, (later @ c) @ bp.ones((8, 8)), 2.0).sum(axis=0))
+        else:
+            results.append(mask[3] & (later[0] > 0))
+        return [each.numpy() for each in results]
+
+    if also == "another shape":  # a mask of squares can be read turned
+        arrays = [each[:8, :8] for each in arrays]
+    clear_plans()
+    fused = step()
+    with config(fusion=False):
+        plain = step()
+    for one, other in zip(fused, plain, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_layer_norm_is_one_kernel(x, weight):

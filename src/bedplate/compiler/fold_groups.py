@@ -1,11 +1,13 @@
 """fold_groups: spare passes over memory between groups that cannot be one.
 
 Needs final fused groups. A product finishes the element-wise group that alone reads it
-(`epilogue`); a value that only a concat reads is stored in its region of the result at once.
+(`epilogue`); what would give that group a second result goes to its reader, if it is cheap; a value
+that only a concat reads is stored in its region of the result at once.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -13,6 +15,8 @@ from bedplate.compiler.access import numel
 from bedplate.compiler.domain import compatible, cuts_of
 from bedplate.compiler.epilogue import finished_shape, matrix_strides
 from bedplate.compiler.groups import ASSEMBLE, FUSED, KERNEL, Group
+from bedplate.compiler.passes.fold import constant_value
+from bedplate.compiler.passes.rematerialise import is_cheap
 from bedplate.compiler.uses import Region, region_dims
 from bedplate.graph.node import Node
 
@@ -31,6 +35,60 @@ def _readers(fuser: Any) -> dict[Node, list[Group]]:
 def _kept(fuser: Any) -> set[Node]:
     """The values that the caller wants."""
     return {fuser.access_of(root).base for root in fuser.roots}
+
+
+def hand_down(fuser: Any) -> None:
+    """Let the reader compute a cheap value that keeps a chain from being an epilogue.
+
+    The mask of relu's gradient, output > 0, would be a second result of bias and relu. Its reader
+    takes it from the output, which is stored in any case: 4 bytes for 1 are read, and a pass over
+    the product is spared.
+    """
+    readers, kept = _readers(fuser), _kept(fuser)
+    for group in list(fuser.groups.values()):
+        users = readers.get(group.members[0], ())
+        if group.kind == KERNEL and len(users) == 1 and len(users[0].stored) > 1:
+            _hand_down(fuser, group.members[0], users[0], readers, kept)
+
+
+def _hand_down(fuser: Any, product: Node, chain: Group, readers: Any, kept: set[Node]) -> None:
+    last = chain.stored[0]
+    inner = {fuser.access_of(source).base for node in chain.members for source in node.inputs}
+    for node in chain.stored[1:]:
+        takers = readers.get(node, ())
+        if node in inner or node in kept or len(takers) != 1 or takers[0].kind != FUSED:
+            return
+        if takers[0].total != numel(node) or not _follows(fuser, node, last):
+            return
+    rest = [node for node in chain.members if node not in chain.stored[1:]]
+    if _can_finish(fuser, product, dataclasses.replace(chain, members=rest, stored=[last])):
+        for node in chain.stored[1:]:
+            _move(fuser, node, chain, readers[node][0])
+
+
+def _follows(fuser: Any, node: Node, source: Node) -> bool:
+    """Whether a node is cheap to compute from one value, element by element, and numbers."""
+    if node.op.kind != "elementwise" or not is_cheap(node):
+        return False
+    for each in node.inputs:
+        access = fuser.access_of(each)
+        if constant_value(each) is None and not (access.base is source and access.identity):
+            return False
+    return True
+
+
+def _move(fuser: Any, node: Node, chain: Group, taker: Group) -> None:
+    """Take a result from the group that computes it to the one that reads it."""
+    bit = 1 << fuser.place[node]
+    chain.members.remove(node)
+    chain.stored.remove(node)
+    chain.bits &= ~bit
+    taker.members = sorted([*taker.members, node], key=fuser.place.__getitem__)
+    taker.bits |= bit
+    taker.sources = (taker.sources - {node}) | {
+        fuser.access_of(source).base for source in node.inputs
+    }
+    fuser.group[node] = taker
 
 
 def fold_epilogues(fuser: Any) -> None:

@@ -38,6 +38,7 @@ from bedplate.graph.node import Node
 from bedplate.kernel import f32, host
 
 COLUMN_CHUNK = 4096  # columns whose running sums stay in the first cache
+ONE_PART_CHUNK = 1024  # of rows in one part, which only columns share out among the workers
 
 
 def lower_fused(group: Group, context: Context) -> None:
@@ -97,7 +98,9 @@ class FusedLowering(LayoutBuilder):
             return BLOCK
         if len(col_sizes) > 1:
             return col_sizes[-1]
-        return COLUMN_CHUNK if self.column else ITEM_ELEMENTS
+        if self.column:
+            return COLUMN_CHUNK if self._n_parts() > 1 else ONE_PART_CHUNK
+        return ITEM_ELEMENTS
 
     def _access_words(self, use: AccessUse, pattern: Pattern, stride: Strides) -> list[Any]:
         words: list[Any] = [self._start(use)]

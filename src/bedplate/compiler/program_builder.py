@@ -26,6 +26,9 @@ from bedplate.errors import InternalError
 from bedplate.graph.node import Node
 
 ITEM_ELEMENTS = 16384  # elements of one work item: tens of micro-seconds, so that workers balance
+# Rows that a sum over rows takes in one part, without a launch that joins parts. Parts of many rows
+# have up to 1024, so errors are no larger than theirs.
+ROWS_AT_ONCE = 64
 BAKED = (0, 1, -1, 2, 0.5)
 
 
@@ -194,6 +197,8 @@ class ProgramBuilder:
     def _rows_per_item(self) -> int:
         if self.column:
             reduced = self._reduced_rows()
+            if reduced <= ROWS_AT_ONCE:
+                return ROWS_AT_ONCE
             return min(1024, max(16, 1 << max(math.ceil(reduced / 32) - 1, 0).bit_length()))
         if self.group.split:
             return 1
