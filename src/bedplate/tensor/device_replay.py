@@ -31,4 +31,4 @@ class DeviceReplay(Replay):
             blocks[slot] if slot in blocks else constants[slot]
             for slot in range(FIRST_INPUT, FIRST_INPUT + self._n_inputs)
         ]
-        return self._bind(self.none_taken, self.captured.start(given), blocks, arguments)
+        return self._bind(None, self.captured.start(given), blocks, arguments)

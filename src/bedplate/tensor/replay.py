@@ -69,8 +69,8 @@ class Replay:
         self.captured: Any = self._planned(made.roots, donate)
         self.results = self.captured.plan.results
         self.roots = [
-            (node.shape, node.dtype, node.device, result.index, result.alias, node.site)
-            for node, result in zip(made.roots, self.results, strict=True)
+            (i, node.shape, node.dtype, node.device, result.index, result.alias, node.site)
+            for i, (node, result) in enumerate(zip(made.roots, self.results, strict=True))
         ]
         self._sources(made)
         self.states = list(made.states)
@@ -138,6 +138,8 @@ class Replay:
         self.fresh = [i for i in range(len(self.all_bytes)) if i not in again]
         self.fresh_bytes = [self.all_bytes[i] for i in self.fresh]
         self.none_taken: list[Node | None] = [None] * len(made.roots)
+        self.all_bound = self.roots, self.states, self.gradients
+        self.rest_bound = self._without_places()
 
     def _gradients_written_again(self, outputs: set[int]) -> list[tuple[int, Tensor | int, int]]:
         """(output, owner, root) of gradients that may be written where the last ones lie: nothing
@@ -156,6 +158,17 @@ class Replay:
                 outputs.add(result.index)
                 found.append((result.index, owner, root))
         return found
+
+    def _without_places(self) -> tuple[list[Any], list[Any], list[Any]]:
+        """Roots, states and gradients that a run binds which wrote to all places in place."""
+        roots = {root for _, root in self.places}
+        over = {_same(owner) for _, owner, *_ in self.over}
+        again = {_same(owner) for _, owner, _ in self.again}
+        return (
+            [each for each in self.roots if each[0] not in roots],
+            [each for each in self.states if _same(each[0]) not in over],
+            [each for each in self.gradients if _same(each[0]) not in again],
+        )
 
     def _note_outside(self, made: Recording) -> None:
         """The tensors that the step knows from outside, of what kind, and which are tracked."""
@@ -222,7 +235,7 @@ class Replay:
             for slot, block in enumerate(outputs, captured.first_output):
                 slots[slot] = block.address
             captured.run()
-            return self._bind(self.none_taken, outputs, blocks, arguments)
+            return self._bind(None, outputs, blocks, arguments)
         entered.append(None)
         try:
             with TURN.lock:
@@ -264,11 +277,12 @@ class Replay:
                 outputs[output] = block
                 slots[first + output] = block.address
             captured.run()
+            bound = self.all_bound if None in taken else self.rest_bound
             self._settle(taken)
         finally:
             if taken:  # it has failed, before it wrote any of them; or it was interrupted
                 self._put_back(taken, arguments)
-        return self._bind(nodes, outputs, blocks, arguments)
+        return self._bind(nodes, outputs, blocks, arguments, bound)
 
     def _take(
         self,
@@ -388,16 +402,21 @@ class Replay:
 
     def _bind(
         self,
-        taken: list[Node | None],
+        taken: list[Node | None] | None,
         outputs: list[Any],
         blocks: dict[int, Any],
         arguments: list[Tensor],
+        bound: tuple[list[Any], list[Any], list[Any]] | None = None,
     ) -> Any:
-        """Bind states and gradients to their new values; gives the result."""
-        nodes = []
-        # as many as there are roots: to have zip compare once more costs 0.1 us
-        for node, (shape, dtype, device, index, alias, site) in zip(taken, self.roots):  # noqa: B905
-            if node is None:
+        """Bind states and gradients to their new values; gives the result.
+
+        taken  for each root its node if it was written in place, or None
+        bound  the roots, states and gradients that are left to bind; all by default
+        """
+        roots, states, gradients = bound or self.all_bound
+        nodes: list[Any] = taken or self.none_taken.copy()
+        for root, shape, dtype, device, index, alias, site in roots:
+            if nodes[root] is None:
                 block = self._input(index, blocks) if alias else outputs[index]
                 if not alias:
                     block.site = site
@@ -405,15 +424,15 @@ class Replay:
                 node.op, node.inputs, node.attributes = BUFFER, (), NO_ATTRIBUTES
                 node.shape, node.dtype, node.device, node.site = shape, dtype, device, site
                 node.block = block
-            nodes.append(node)
+                nodes[root] = node
         part = self.result
         if type(part) is Part:
             result = _part(part.source, nodes, arguments)
         else:
             result = unpack(part, lambda source: _part(source, nodes, arguments))
-        for owner, root in self.states:
+        for owner, root in states:
             _tensor(owner, arguments)._node = nodes[root]
-        for owner, number in self.gradients:
+        for owner, number in gradients:
             tensor = _tensor(owner, arguments)
             gradient = tensor._grad
             if gradient is None or number is None or gradient._node is not nodes[number]:
