@@ -156,8 +156,10 @@ def rule(name: str, accepted: tuple[DType, ...], result: Result) -> Callable[...
         first, last = inputs[0], inputs[-1]
         shape = first.shape
         dtype = first.dtype
-        if len(inputs) > 2 or last.dtype is not dtype or last.shape != shape:
+        if len(inputs) > 2 or last.dtype is not dtype:
             shape = _common(name, inputs)
+        elif last.shape != shape:
+            shape = broadcast_shapes(name, inputs)
         if dtype not in allowed:
             refuse_dtype(name, inputs, accepted)
         if result is None:

@@ -73,6 +73,7 @@ TRANSFER = Op(
 LIMITS = {d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in INTEGERS}
 # at most this many constants are shared; a training loop uses a few dozen
 CACHE_SIZE = 4096
+SIMPLE = (float, int)
 _cache: dict[tuple[Any, ...], Node] = {}
 
 
@@ -83,6 +84,10 @@ def constant(value: Any, dtype: DType, device: Any) -> Node:
     raises  DTypeError for a complex number, and for what the dtype does not hold: it is neither
             cut nor does it wrap
     """
+    if value and type(value) in SIMPLE:  # neither zero nor complex: equal ones are the same
+        found = _cache.get((value, dtype))
+        if found is not None and found.block is None and found.device is device:
+            return found
     value = fitting(value, dtype)
     found = _cache.get((value, dtype))
     # one that somebody read holds memory by now, and is no plain number for the compiler

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from bedplate.dtypes import FLOATS
 from bedplate.graph.node import NO_ATTRIBUTES, Node
 from bedplate.ops.build import is_number
 from bedplate.ops.complex_numbers import parts as complex_parts
+from bedplate.ops.elementwise import PLAIN_NUMBERS
 from bedplate.ops.indexing import slices as indexing
+from bedplate.ops.leaves import constant
 from bedplate.ops.matmul import matmul as products
 from bedplate.ops.pointwise import arithmetic, bits, comparison, convert, exponential
 from bedplate.ops.reduction import positions, reduce, statistics
@@ -36,12 +39,17 @@ def _is_operand(other: Any) -> bool:
 def _direct(function: Any) -> Any:
     """The method for `self op other`, which leaves to Python what is no operand."""
     op, accepted = getattr(function, "op", None), getattr(function, "accepted", ())
+    floats = frozenset(accepted).intersection(FLOATS)
 
     def method(self: Any, other: Any) -> Any:
-        if type(other) is type(self) and accepted:  # what the function would do, sooner
+        kind = type(other)
+        if kind is type(self) and accepted:  # what the function would do, sooner
             dtype = self.dtype
             if dtype is other.dtype and dtype in accepted:
                 return self._apply(op, (self, other), NO_ATTRIBUTES)
+        elif kind in PLAIN_NUMBERS and self.dtype in floats:
+            other = self._from_node(constant(other, self.dtype, self.device))
+            return self._apply(op, (self, other), NO_ATTRIBUTES)
         try:
             return function(self, other)
         except TypeError:

@@ -37,6 +37,8 @@ def get(x: Any, key: Any) -> Any:
 
     raises  IndexError for an index out of range (index, axis, size) and for too many indices
     """
+    if type(key) is int:
+        return get_item(x, key)
     items = _items(key)
     if any(map(_is_array, items)):
         if _is_one_condition(items):

@@ -14,8 +14,8 @@ from bedplate.ops.build import Value, as_type, is_number, number
 from bedplate.ops.pointwise.convert import where
 from bedplate.ops.record import apply
 from bedplate.ops.refusal import refuse
-from bedplate.ops.shape.regions import UPDATE, flip, slice_, slice_count
-from bedplate.ops.shape.views import broadcast_to, reshape
+from bedplate.ops.shape.regions import SLICE, UPDATE, flip, slice_, slice_count
+from bedplate.ops.shape.views import RESHAPE, broadcast_to, reshape
 
 Key = Any
 ALL = slice(None)
@@ -112,8 +112,23 @@ def get_item(x: Value, key: Key) -> Value:
     >>> bp.tensor([[1, 2], [3, 4]])[:, 0].tolist()
     [1, 3]
     """
+    if type(key) is int and x.shape:
+        return _one(x, key)
     chosen = region(x, key)
-    return reshape(slice_(x, chosen.starts, chosen.stops, chosen.steps), chosen.shape)
+    picked = slice_(x, chosen.starts, chosen.stops, chosen.steps)
+    if picked.shape == chosen.shape:
+        return picked
+    return apply(RESHAPE, (picked,), {"shape": chosen.shape})
+
+
+def _one(x: Value, place: int) -> Value:
+    """The element, row or block at one place of the first axis: what a loop over x asks for."""
+    size, *rest = x.shape
+    start = _integer(place, 0, size)
+    if size > 1:
+        starts, steps = (start,) + (0,) * len(rest), (1,) * len(x.shape)
+        x = apply(SLICE, (x,), {"starts": starts, "stops": (start + 1, *rest), "steps": steps})
+    return apply(RESHAPE, (x,), {"shape": tuple(rest)})
 
 
 def set_item(x: Value, key: Key, v: Value) -> Value:

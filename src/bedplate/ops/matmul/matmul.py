@@ -263,12 +263,15 @@ def matmul(a: Value, b: Value, accumulate: Any = None) -> Value:
     """
     if type(a) is not type(b) or not hasattr(a, "_apply") or a.dtype is not b.dtype:
         a, b = promoted("matmul", (a, b))
-    _refuse_inner(a, b)
+    mode = accumulation("matmul", accumulate, a)
     is_row, is_column = len(a.shape) == 1, len(b.shape) == 1
+    if not (mode or is_row or is_column):
+        return _product(a, b)
+    _refuse_inner(a, b)
     out = _accumulated(
         reshape(a, (1, *a.shape)) if is_row else a,
         reshape(b, (*b.shape, 1)) if is_column else b,
-        accumulation("matmul", accumulate, a),
+        mode,
     )
     if is_row or is_column:
         *batch, rows, columns = out.shape

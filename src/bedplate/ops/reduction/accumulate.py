@@ -56,6 +56,8 @@ def accumulation(op: str, accumulate: Any, x: Value) -> str:
     """
     if accumulate is None:
         word = "" if isinstance(x, Node) else config.accumulate
+        if not word and hasattr(x, "_apply"):
+            return ""
     else:
         word = getattr(accumulate, "name", accumulate)
     if word not in ACCUMULATE:

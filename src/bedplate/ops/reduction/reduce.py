@@ -49,7 +49,7 @@ def reduce_rule(name: str, accepted: tuple[DType, ...], result: DType | None, em
                 ShapeError, name, f"nothing to choose from along axes {axes}", inputs,
                 "an empty axis has no such element",
             )  # fmt: skip
-        return tuple(1 if i in axes else s for i, s in enumerate(x.shape)), result or x.dtype
+        return tuple([1 if i in axes else s for i, s in enumerate(x.shape)]), result or x.dtype
 
     return infer
 
@@ -291,7 +291,9 @@ def sum_(
     >>> bp.sum(bp.tensor([[1, 2], [3, 4]]), axis=0).tolist()
     [4, 6]
     """
-    x = as_type(x, summed_dtype(x.dtype) if dtype is None else as_dtype(dtype))
+    wanted = summed_dtype(x.dtype) if dtype is None else as_dtype(dtype)
+    if wanted is not x.dtype:
+        x = as_type(x, wanted)
     mode = accumulation("sum", accumulate, x)
     if not mode:
         return reduced(SUM, x, axis, keepdims)
