@@ -14,10 +14,10 @@ from pathlib import Path
 
 from bedplate.errors import InternalError, KernelError
 from bedplate.kernel.device.apart import Ended, Helpers, Refused
+from bedplate.kernel.device.entry import SHARE, DeviceModule, require_task
 from bedplate.kernel.device.legalise import legalise
-from bedplate.kernel.device.spirv import TASK
 from bedplate.kernel.ir import Program, all_programs
-from bedplate.kernel.lower import FunctionLowering, Module, symbol_of
+from bedplate.kernel.lower import FunctionLowering, symbol_of
 from bedplate.kernel.target import Processor, Target
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -37,21 +37,7 @@ _ENTRY = (
     "  %before = mul i32 %block, %threads\n"
     "  %number = add i32 %before, %thread\n"
     "  %worker = zext i32 %number to i64\n"
-    "  %next = add i64 %worker, 1\n"
-    "  %low = mul i64 %worker, %items\n"
-    "  %high = mul i64 %next, %items\n"
-    "  %begin = udiv i64 %low, %workers\n"
-    "  %end = udiv i64 %high, %workers\n"
-    "  %some = icmp ult i64 %begin, %end\n"
-    "  br i1 %some, label %work, label %done\n"
-    "work:\n"
-    "  %args = inttoptr i64 %words to ptr\n"
-    "  call void @{task}(ptr %args, i64 %begin, i64 %end, i64 %worker)\n"
-    "  br label %done\n"
-    "done:\n"
-    "  ret void\n"
-    "}}\n"
-)
+) + SHARE
 
 
 def architecture(major: int, minor: int) -> str:
@@ -82,12 +68,7 @@ def ptx_text(program: Program, symbol: str, name: str) -> str:
     name    of the architecture
     raises  KernelError if this is no task kernel, or for what no device can do
     """
-    types = tuple(parameter.type for parameter in program.parameters)
-    if types != TASK or program.result is not None:
-        raise KernelError(
-            f"kernel {program.name}: devices run tasks\n"
-            "  legal: f(args: ptr(i64), begin: i64, end: i64, worker: i64), giving nothing back"
-        )
+    require_task(program)
     legal = legalise(program)
     module = _PtxModule(target_of(name))
     programs = all_programs(legal)
@@ -99,14 +80,11 @@ def ptx_text(program: Program, symbol: str, name: str) -> str:
     return module.text()
 
 
-class _PtxModule(Module):
-    """Functions without the attributes of a CPU; the first line names the architecture."""
+class _PtxModule(DeviceModule):
+    """The first line names the architecture, for the helper."""
 
     def text(self) -> str:
-        parts = [f"; {self.target.cpu}", f'target triple = "{TRIPLE}"', *self.declared.values()]
-        parts += [*self.functions, "attributes #0 = { nounwind }"]
-        parts.append("attributes #1 = { alwaysinline nounwind }\n")
-        return "\n".join(parts)
+        return f"; {self.target.cpu}\n{super().text()}"
 
 
 def make_ptx(text: str) -> str:

@@ -18,16 +18,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bedplate.errors import InternalError, KernelError
+from bedplate.errors import InternalError
 from bedplate.kernel.device.apart import Ended, Helpers, Refused
+from bedplate.kernel.device.entry import SHARE, DeviceModule, require_task
 from bedplate.kernel.device.legalise import legalise
 from bedplate.kernel.ir import Instruction, Program, all_programs
-from bedplate.kernel.lower import FunctionLowering, Module, symbol_of
+from bedplate.kernel.lower import FunctionLowering, symbol_of
 from bedplate.kernel.target import Processor, Target
-from bedplate.kernel.types import i64, ptr
 
 SPIRV = Target("spirv", 512, Processor("spirv64v1.4-unknown-unknown", ""))
-TASK = (ptr(i64), i64, i64, i64)
 
 # A name in the text that is a pointer to a mutable local, in the address space of the stack.
 _POINTER = re.compile(r"\bptr\b(?! %s\d)")
@@ -36,21 +35,7 @@ _ENTRY = (
     "define spir_kernel void @{symbol}(i64 %words, i64 %items, i64 %workers) {{\n"
     "entry:\n"
     "  %worker = call spir_func i64 @_Z13get_global_idj(i32 0)\n"
-    "  %next = add i64 %worker, 1\n"
-    "  %low = mul i64 %worker, %items\n"
-    "  %high = mul i64 %next, %items\n"
-    "  %begin = udiv i64 %low, %workers\n"
-    "  %end = udiv i64 %high, %workers\n"
-    "  %some = icmp ult i64 %begin, %end\n"
-    "  br i1 %some, label %work, label %done\n"
-    "work:\n"
-    "  %args = inttoptr i64 %words to ptr\n"
-    "  call void @{task}(ptr %args, i64 %begin, i64 %end, i64 %worker)\n"
-    "  br label %done\n"
-    "done:\n"
-    "  ret void\n"
-    "}}\n"
-)
+) + SHARE
 
 
 def spirv_text(program: Program, symbol: str) -> str:
@@ -60,14 +45,9 @@ def spirv_text(program: Program, symbol: str) -> str:
             task's words, the number of items, and how many work items run it side by side
     raises  KernelError if this is no task kernel, or for what no device can do
     """
-    types = tuple(parameter.type for parameter in program.parameters)
-    if types != TASK or program.result is not None:
-        raise KernelError(
-            f"kernel {program.name}: devices run tasks\n"
-            "  legal: f(args: ptr(i64), begin: i64, end: i64, worker: i64), giving nothing back"
-        )
+    require_task(program)
     legal = legalise(program)
-    module = _SpirvModule(SPIRV)
+    module = DeviceModule(SPIRV)
     programs = all_programs(legal)
     for index, each in enumerate(programs):
         module.symbols[id(each)] = f"{symbol_of(each.name)}.{index}"
@@ -76,16 +56,6 @@ def spirv_text(program: Program, symbol: str) -> str:
     task = module.symbols[id(legal)]
     module.functions.append(_ENTRY.format(symbol=symbol, task=task))
     return _POINTER.sub("ptr addrspace(4)", module.text())
-
-
-class _SpirvModule(Module):
-    """Functions without the attributes of a processor."""
-
-    def text(self) -> str:
-        parts = [f'target triple = "{self.target.triple}"', *self.declared.values()]
-        parts += [*self.functions, "attributes #0 = { nounwind }"]
-        parts.append("attributes #1 = { alwaysinline nounwind }\n")
-        return "\n".join(parts)
 
 
 class _SpirvLowering(FunctionLowering):
