@@ -193,7 +193,7 @@ def test_other_products_are_left_as_they_are(kind, leaf, changes):
     assert changes(turn_products, broadcast([root])[0], arrays) == before
 
 
-def _attended(leaf, *order):
+def _attended(leaf):
     q = leaf(0, 1, 2, 5, 4)
     both = q._apply(ATTENTION, (q, q, q), {"causal": True, "window": None, "scale": 0.3})
     return outputs(both)[0]

@@ -123,7 +123,11 @@ class Decoder(Module):
     def forward(
         self, ids: Tensor, tables: list[Tables], caches: list[Any], again: bool = False
     ) -> Tensor:
-        """again: the layers are rematerialised."""
+        """Hidden states (B, T, D) of ids (B, T).
+
+        tables  of each layer, and caches: None for a layer without one
+        again   the layers are rematerialised
+        """
         x = self.embed_tokens(ids)  # (B, T, D)
         for layer, layer_tables, cache in zip(self.layers, tables, caches, strict=True):
             x = (rematerialise(layer) if again else layer)(x, layer_tables, cache)

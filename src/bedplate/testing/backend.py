@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bedplate.devices import Device, register, reset
-from bedplate.errors import BedplateError
+from bedplate.errors import BedplateError, DeviceError, SettingError
 from bedplate.testing import check_driver, check_kernels, check_tensors
 from bedplate.testing.report import Check, Report, line_of
 
@@ -38,12 +38,13 @@ def checks(
 
     sections     which of them; by default all
     every_dtype  each op in each of its dtypes, not in those of its samples alone
-    raises       DeviceError for a device that is not there, or lies in the host's memory
+    raises       DeviceError for a device that is not there, or lies in the host's memory;
+                 SettingError for an unknown section
     """
     place = Device(device)
     wanted = _known(sections)
     if place.runtime is None:
-        raise BedplateError(f"{place}: values lie in the host's memory, there is no driver")
+        raise DeviceError(f"{place}: values lie in the host's memory, there is no driver")
     bench = check_driver.Bench(place.runtime.driver)
     kernels = check_kernels.Kernels(bench)
     if "memory" in wanted:
@@ -74,7 +75,7 @@ def _bound(section: str, table: Mapping[str, Callable[[Any], Any]], given: Any) 
 def _known(sections: Sequence[str]) -> Sequence[str]:
     unknown = [name for name in sections if name not in SECTIONS]
     if unknown:
-        raise BedplateError(f"no section {unknown[0]!r}; there are {', '.join(SECTIONS)}")
+        raise SettingError(f"no section {unknown[0]!r}; there are {', '.join(SECTIONS)}")
     return sections or SECTIONS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -208,14 +208,21 @@ def works_in_order(bench: Bench) -> None:
         driver.free(each)
 
 
-def waits_for_what_is_before_an_event(bench: Bench) -> None:
+def _round_trips(bench: Bench) -> Iterator[tuple[Bytes, Bytes, Any]]:
+    """(content that was started to be written, where it is read to, an event behind both)."""
     driver, queue = bench.driver, bench.queue
     address = driver.allocate(LARGE_BYTES)
     for _ in range(ROUNDS):
         content, into = bench.bytes(LARGE_BYTES), np.zeros(LARGE_BYTES, np.uint8)
         driver.write(queue, address, content)
         driver.read(queue, into, address)
-        event = driver.record(queue)
+        yield content, into, driver.record(queue)
+    driver.free(address)
+
+
+def waits_for_what_is_before_an_event(bench: Bench) -> None:
+    driver = bench.driver
+    for content, into, event in _round_trips(bench):
         driver.synchronise(event)
         found = into.copy()
         bench.finish()
@@ -226,17 +233,11 @@ def waits_for_what_is_before_an_event(bench: Bench) -> None:
         )
         require(driver.is_reached(event), "is_reached says no of an event that was waited for")
         driver.synchronise(event)
-    driver.free(address)
 
 
 def tells_rightly_what_is_reached(bench: Bench) -> None:
-    driver, queue = bench.driver, bench.queue
-    address = driver.allocate(LARGE_BYTES)
-    for _ in range(ROUNDS):
-        content, into = bench.bytes(LARGE_BYTES), np.zeros(LARGE_BYTES, np.uint8)
-        driver.write(queue, address, content)
-        driver.read(queue, into, address)
-        event = driver.record(queue)
+    driver = bench.driver
+    for content, into, event in _round_trips(bench):
         found, deadline = None, time.monotonic() + PATIENCE_SECONDS
         while found is None:
             if driver.is_reached(event):
@@ -247,7 +248,6 @@ def tells_rightly_what_is_reached(bench: Bench) -> None:
             )
         driver.synchronise(event)
         require_same(found, content, "is_reached said yes before the read in front was done")
-    driver.free(address)
 
 
 def has_events_on_idle_queues(bench: Bench) -> None:
