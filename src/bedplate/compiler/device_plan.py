@@ -55,10 +55,12 @@ class Piece:
 
 
 class DevicePlan:
-    """A compiled graph, ready to be started on `device`; for what else it has see `Plan`."""
+    """A compiled graph, ready to be started on `device`; for what else it has see `Plan`.
+
+    sources  what each root depends on: see `sources_of`
+    """
 
     def __init__(self, device: Device, made: Launches, sources: Sequence[int]) -> None:
-        """sources: what each root depends on, see `sources_of`"""
         runtime = device.runtime
         if runtime is None:
             raise InternalError(f"{device} has no memory of its own")
