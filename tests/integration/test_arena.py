@@ -9,7 +9,7 @@ import pytest
 
 import bedplate as bp
 from bedplate import optim
-from bedplate.compiler import plan as plans
+from bedplate.compiler import compile_plan
 from bedplate.compiler.memory_plan import largest_live_set, plan_memory
 from bedplate.compiler.realise import clear_plans
 from bedplate.olmo import Config, Olmo3
@@ -45,7 +45,7 @@ def arenas(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         found.append((plan_memory(regions), largest_live_set(regions)))
         return found[-1][0]
 
-    monkeypatch.setattr(plans, "plan_memory", planned)
+    monkeypatch.setattr(compile_plan, "plan_memory", planned)
     return found
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import bedplate as bp
 import bedplate.nn.functional as F
-from bedplate.compiler.plan import compile_plan
+from bedplate.compiler.compile_plan import compile_plan
 from bedplate.compiler.signature import Signature
 from bedplate.devices.cpu.runner import Slot, n_workers
 from bedplate.graph.node import topological_order

@@ -18,20 +18,16 @@ from typing import Any
 import numpy as np
 
 from bedplate.compiler.builder import Launch
-from bedplate.compiler.host import HostTask
-from bedplate.compiler.plan import (
-    ERROR_WORDS,
-    FIRST_INPUT,
+from bedplate.compiler.compile_plan import (
     Launches,
-    LineOf,
-    double_bits,
     forget,
-    index_error,
     members_of,
     plan_launches,
     stops_of,
     word_of,
 )
+from bedplate.compiler.host import HostTask
+from bedplate.compiler.plan import ERROR_WORDS, FIRST_INPUT, LineOf, double_bits, index_error
 from bedplate.devices.block import DeviceBlock
 from bedplate.devices.cpu.runner import Slot
 from bedplate.devices.device import Device

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bedplate.compiler.builder import Launch
+from bedplate.compiler.compile_plan import compile_plan
 from bedplate.compiler.passes.pipeline import Step
-from bedplate.compiler.plan import Plan, compile_plan
+from bedplate.compiler.plan import Plan
 from bedplate.compiler.print_graph import graph_text
 from bedplate.compiler.signature import Signature
 from bedplate.errors import DeviceError

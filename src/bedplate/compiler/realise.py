@@ -19,9 +19,10 @@ from typing import Any
 from bedplate.compiler import stored_plans
 from bedplate.compiler.across import compute_across, is_one_plan
 from bedplate.compiler.collect import collected, is_of_one_plan, key_of_one
+from bedplate.compiler.compile_plan import compile_plan
 from bedplate.compiler.device_plan import DevicePlan, compile_for, named
 from bedplate.compiler.host import largest_of, line_in, lines_of
-from bedplate.compiler.plan import LineOf, Plan, compile_plan
+from bedplate.compiler.plan import LineOf, Plan
 from bedplate.compiler.signature import Signature
 from bedplate.config import PLAN_SETTINGS, settings_of
 from bedplate.devices import reference

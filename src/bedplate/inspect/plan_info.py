@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bedplate.compiler.builder import BufferRef, Launch
-from bedplate.compiler.plan import Plan, members_of
+from bedplate.compiler.compile_plan import members_of
+from bedplate.compiler.plan import Plan
 from bedplate.graph.node import Node
 from bedplate.inspect.ledger import TEMPORARY, Share, Temporary, fullest, kind_of
 from bedplate.inspect.places import BACKWARD, Site, module_of, phase_of

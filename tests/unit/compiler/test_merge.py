@@ -9,7 +9,8 @@ import pytest
 
 import bedplate as bp
 from bedplate import optim
-from bedplate.compiler.plan import Plan, compile_plan
+from bedplate.compiler.compile_plan import compile_plan
+from bedplate.compiler.plan import Plan
 from bedplate.compiler.signature import Signature
 from bedplate.graph.node import topological_order
 from bedplate.nn import Parameter
