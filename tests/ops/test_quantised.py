@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 import bedplate as bp
+from bedplate.compiler.realise import clear_plans
 from bedplate.config import config
 from bedplate.errors import DTypeError, SettingError, ShapeError
+from bedplate.kernel import Target
 from bedplate.nn import Linear, QuantisedLinear
+from bedplate.ops.matmul import quantised_kernel, quantised_lower
 from bedplate.ops.matmul.quantised_format import quantised, unpacked
 
 BITS = [8, 4]
@@ -140,6 +143,56 @@ def test_layers_of_another_kind_and_bits_that_are_no_integer_are_refused():
         bp.nn.QuantisedLinear.of(layer)
     with pytest.raises(SettingError, match="there are 8 and 4"):
         bp.nn.QuantisedLinear(5, 3, bits=8.0)
+
+
+# what the results' own rounding adds to that of x, and of sums in the accumulator's type
+ACCURACY = {"float64": 1e-14, "float32": 1e-6, "float16": 5e-4, "bfloat16": 3e-3}
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("dtype", ACCURACY)
+@pytest.mark.parametrize("rows", [2, 9])
+@pytest.mark.parametrize("spread", [1, 100])
+def test_rounding_x_to_whole_numbers_costs_less_than_rounding_the_result(bits, dtype, rows, spread):
+    columns, depth = 96, 1000
+    _, packed, scales = made(columns, depth, bits)
+    x = np.random.default_rng(6).normal(size=(rows, depth))
+    x[:, ::37] *= spread  # the rest of their groups is rounded to their step
+    x = bp.tensor(x).astype(dtype)
+    weights = unpacked(packed, scales, columns, depth).astype(np.float64)
+    wanted = x.astype("float64").numpy() @ weights.T
+    found = linear(x, packed, scales, columns).astype("float64").numpy()
+    error = np.sqrt(((found - wanted) ** 2).mean() / (wanted**2).mean())
+    assert error < ACCURACY[dtype]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("size", [1e-36, 1e-30, 1e30])
+def test_rows_of_any_size_are_rounded_alike(dtype, size):
+    _, packed, scales = made(40, 64, 8)
+    x = np.random.default_rng(7).normal(size=(2, 64))
+    small = bp.tensor(x * size).astype(dtype)
+    wanted = small.astype("float64").numpy() @ unpacked(packed, scales, 40, 64).astype(float).T
+    found = linear(small, packed, scales, 40).astype("float64").numpy()
+    # below 2**-126 times 2**13 the step no longer shrinks
+    limit = 0.02 if size == 1e-36 else 0.01
+    assert np.abs(found - wanted).max() < limit * np.abs(wanted).max()
+    assert (linear(bp.zeros((2, 64), dtype=dtype), packed, scales, 40).numpy() == 0).all()
+
+
+@pytest.mark.parametrize("vector_bits", [128, 256])
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("rows", [1, 5, 9])
+def test_other_machines_give_the_same_bits(vector_bits, bits, rows, monkeypatch):
+    columns, depth = 70, 65
+    _, packed, scales = made(columns, depth, bits)
+    x = bp.tensor(np.random.default_rng(8).normal(size=(rows, depth)).astype(np.float32))
+    wanted = linear(x, packed, scales, columns).numpy()
+    other = Target("narrow", vector_bits)
+    monkeypatch.setattr(quantised_kernel, "host", lambda: other)
+    monkeypatch.setattr(quantised_lower, "_kernels", {})
+    clear_plans()
+    assert (linear(x, packed, scales, columns).numpy() == wanted).all()
 
 
 def test_an_infinity_in_x_gives_nan_and_reaches_no_other_row():

@@ -3,7 +3,8 @@
     y[i, n] = sum over k of x[i, k] * w[n, k],      w[n, k] = scale[n, k // 32] * q[n, k]
 
 Weights and scales are integers to the outside, so that no cast of a module touches them;
-quantised_format.py says how they lie in memory, quantised_kernel.py in which order is summed.
+quantised_format.py says how they lie in memory, quantised_rows.py how x becomes whole numbers,
+quantised_kernel.py in which order is summed.
 """
 
 from __future__ import annotations
@@ -132,8 +133,10 @@ QUANTISED_LINEAR = register(
 def quantised_linear(x: Value, packed: Value, scales: Value, out_features: int) -> Value:
     """Multiply by a quantised matrix: y = x @ w.T, with w = scale * q written out nowhere.
 
-    Sums run in float32 (of float64 in float64): over the 32 values of a group, then over the
-    groups. A row has the same bits alone and in any batch. An infinity in x gives NaN.
+    x is rounded to multiples of a power of two for every 32 along k, by at most 2**-14 of their
+    largest (bfloat16, float16), 2**-22 (float32), 2**-54 (float64). Sums of 32 are exact, those
+    over the groups run in float32 (of float64 in float64). A row has the same bits alone and in
+    any batch. An infinity in x gives NaN.
 
     x             (..., K)  floats
     packed        (blocks, groups * bits, 64, 4)  uint8, of 8 or 4 bits; 64 outputs a block

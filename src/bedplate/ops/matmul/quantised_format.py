@@ -30,6 +30,21 @@ def packed_shapes(columns: int, depth: int, bits: int) -> tuple[Shape, Shape]:
     return (blocks, groups * bits, BLOCK, 4), (blocks, groups, BLOCK)
 
 
+def places_of_bytes(bits: int) -> list[int]:
+    """Which k of a group meets which byte, when words are taken apart.
+
+    A word of 8 bits is 4 bytes; one of 4 bits becomes its lower halves of bytes, then its upper.
+    """
+    each = 32 // bits
+    firsts = range(0, GROUP, each)
+    return [
+        first + k
+        for first in firsts
+        for half in range(8 // bits)
+        for k in range(half, each, 8 // bits)
+    ]
+
+
 def quantised(weight: Array, bits: int) -> tuple[Array, Array]:
     """Round a matrix to whole numbers of 8 or 4 bits, with a scale for every 32 along its rows.
 

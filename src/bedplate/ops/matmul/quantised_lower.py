@@ -1,9 +1,9 @@
-"""How a product with quantised weights is computed: which kernel, and what is prepared first.
+"""How a product with quantised weights is computed: x is rounded by quantised_rows, then
 
-| rows      | kernel          | x                                                              |
-|-----------|-----------------|----------------------------------------------------------------|
-| up to 6   | quantised_few   | where it lies, if its rows are whole groups of float32         |
-| more      | quantised_many  | copied by quantised_rows, which also sums it by group          |
+| rows      | kernel          |
+|-----------|-----------------|
+| up to 6   | quantised_few   |
+| more      | quantised_many  |
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from bedplate.memory.classes import ALIGNMENT
 from bedplate.ops.custom_kernel_memory import contiguous
 from bedplate.ops.matmul import quantised_kernel
 from bedplate.ops.matmul.quantised_format import BITS, GROUP
-from bedplate.ops.matmul.quantised_kernel import FEW_AT_ONCE, PART_ROWS, Variant
+from bedplate.ops.matmul.quantised_kernel import PART_ROWS, Variant
+from bedplate.ops.matmul.quantised_rows import Rounding, planes_of, rows_kernel
 from bedplate.ops.matmul.tiles import accumulator
 
-# From the third register tile of rows on, writing f of a group down for all rows takes less than
-# making it again for each.
-FEW_ROWS = 2 * FEW_AT_ONCE
+# Few rows read the weights once for each tile of them, from memory or a cache; many once.
+FEW_ROWS = 6
 
 _kernels: dict[Any, Kernel] = {}
 
@@ -46,56 +46,62 @@ class _Product:
         self.rows, self.columns = out.shape
         self.depth, self.groups = x.shape[1], scales.shape[1]
         self.accumulate = accumulator(x.dtype)
+        self.bits = packed.shape[1] // max(self.groups, 1) or BITS[0]
+        self.planes = planes_of(x.dtype)
         self.is_few = self.rows <= FEW_ROWS
 
     def enter(self) -> None:
-        x, x_row, x_group, sums = self.x, self.x.strides[0], GROUP, 0
-        whole = x.strides[1] == 1 and self.depth % GROUP == 0
-        reads = [x.buffer]
-        if not (self.is_few and whole and from_dtype(x.dtype) is self.accumulate):
-            x, sums = self._prepared()
-            x_row, x_group, reads = GROUP, self.rows * GROUP, [x, sums]
+        digits, starts, steps = x = self._rounded()
         parts = 1 if self.is_few else -(-self.rows // PART_ROWS)
         size = 0 if self.is_few else quantised_kernel.many_scratch(self.accumulate)
         size = -(-size // ALIGNMENT) * ALIGNMENT
         scratch = self.builder.scratch(size)
         words = [
-            x, x_row, x_group, sums, self.packed, self.scales, self.out, scratch, size, self.rows,
+            digits, starts, steps, self.packed, self.scales, self.out, scratch, size, self.rows,
             self.columns, self.groups, parts,
         ]  # fmt: skip
         self.builder.launch(
             self._kernel(),
             words + ([] if self.epilogue is None else list(self.epilogue.words)),
             parts * self.packed.shape[0],
-            reads=[*reads, self.packed.buffer, self.scales.buffer],
+            reads=[*x, self.packed.buffer, self.scales.buffer],
             writes=[self.out.buffer, scratch],
             flops=2.0 * self.rows * self.columns * self.depth,
             nbytes=_traffic(self.packed, self.scales) + 4.0 * (self.x.size + self.out.size),
             name="quantised_linear",
         )
 
-    def _prepared(self) -> tuple[Any, Any]:
-        """Enter the launch that widens x and sums its groups; gives both."""
-        x, size = self.x, self.accumulate.itemsize
-        wide = self.builder.temp(self.rows * self.groups * GROUP * size)
-        sums = self.builder.temp(self.rows * self.groups * size)
+    def _rounded(self) -> tuple[Any, Any, Any]:
+        """x as whole numbers (digits, starts, steps), made once for all products of it."""
+        x = self.x
+        key = "quantised_rows", x.buffer, x.offset, x.shape, x.strides, x.dtype, self.bits
+        if key not in self.builder.shared:
+            self.builder.shared[key] = self._enter_rounding()
+        return self.builder.shared[key]
+
+    def _enter_rounding(self) -> tuple[Any, Any, Any]:
+        x, places = self.x, self.rows * self.groups
+        sizes = self.planes * GROUP, 4 * self.planes, self.accumulate.itemsize
+        found = digits, starts, steps = tuple(self.builder.temp(places * size) for size in sizes)
         joined = x.strides[1] == 1
+        given = from_dtype(x.dtype)
+        rounding = Rounding(given, self.accumulate, self.planes, self.bits, joined)
         self.builder.launch(
-            quantised_kernel.rows_kernel(from_dtype(x.dtype), self.accumulate, joined),
-            [x, *x.strides, wide, sums, self.depth, self.groups, self.rows],
+            rows_kernel(rounding),
+            [x, *x.strides, digits, starts, steps, self.depth, self.groups, self.rows],
             self.rows,
             reads=[x.buffer],
-            writes=[wide, sums],
-            nbytes=float(x.size * (x.dtype.itemsize + size)),
+            writes=list(found),
+            nbytes=float(x.size * (x.dtype.itemsize + self.planes)),
             name="quantised_rows",
         )
-        return wide, sums
+        return found
 
     def _kernel(self) -> Kernel:
         """The kernel of a variant and an epilogue, made once."""
         epilogue, is_few = self.epilogue, self.is_few
-        bits = self.packed.shape[1] // max(self.groups, 1) or BITS[0]
-        variant = Variant(bits, self.accumulate, from_dtype(self.out.dtype), self.rows == 1)
+        out = from_dtype(self.out.dtype)
+        variant = Variant(self.bits, self.planes, self.accumulate, out, self.rows == 1)
         key = variant, is_few, None if epilogue is None else epilogue.key
         found = _kernels.get(key)
         if found is None:
@@ -113,8 +119,8 @@ def lower_weights(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: 
     packed, scales = (_in_order(builder, view) for view in inputs)
     groups, unused = scales.shape[1], 0
     words = [
-        unused, out.shape[0], unused, unused, packed, scales, out, unused, unused, unused,
-        out.shape[1], groups,
+        unused, unused, out.shape[0], packed, scales, out, unused, unused, unused, out.shape[1],
+        groups,
     ]  # fmt: skip
     builder.launch(
         quantised_kernel.weights_kernel(packed.shape[1] // groups), words, packed.shape[0],
