@@ -98,7 +98,7 @@ class _Wanted(dict[type, bool]):
 def instances(kinds: tuple[type, ...], objects: list[Any] | None = None) -> list[Any]:
     """The objects of these types, among all that there are by default.
 
-    By type, since `isinstance` would ask a dead proxy for its class
+    By type, since `isinstance` would ask a dead proxy for its class.
     """
     wanted = _Wanted(kinds)
     return [x for x in (gc.get_objects() if objects is None else objects) if wanted[type(x)]]

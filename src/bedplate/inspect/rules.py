@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Sequence
-from types import FunctionType, GeneratorType, MethodType, TracebackType
+from types import GeneratorType, TracebackType
 from typing import Any
 
 from bedplate.autograd.tape import Entry, Leaf
@@ -94,7 +94,7 @@ def constants_of_steps() -> set[int]:
 def verdict(way: Way, before: Before, growing: bool, more_constants: bool) -> str:
     """The holder in words if the way is one that leaks, else nothing.
 
-    growing  the values of this line come from many moments
+    growing         the values of this line come from many moments
     more_constants  so do those of them that are constants of captured steps
     """
     held = way.objects
@@ -119,10 +119,10 @@ def verdict(way: Way, before: Before, growing: bool, more_constants: bool) -> st
 
 def _has_hook(held: list[Any]) -> bool:
     """Whether a gradient hook is on the way."""
-    for number, holder in enumerate(held[:-2]):
-        if isinstance(holder, Entry | Leaf) and isinstance(held[number + 1], list):
-            return isinstance(held[number + 2], FunctionType | MethodType) or number + 2 < len(held)
-    return False
+    return any(
+        isinstance(holder, Entry | Leaf) and isinstance(hooks, list)
+        for holder, hooks in itertools.pairwise(held[:-1])
+    )
 
 
 def _is_bounded(held: list[Any], before: Before) -> bool:
