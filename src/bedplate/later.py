@@ -20,6 +20,7 @@ NAMES = {
     "MemoryManager": "memory", "ThreadLocalPool": "memory",
 }  # fmt: skip
 SPACES = ("fft", "linalg", "special")  # functions of the tensor floor under a name of their own
+HOMES = ("random", *SPACES, "nn", "optim", "data")  # told to who looks here
 PARTS = ("cli", "compiler", "data", "inspect", "kernel", "memory", "nn", "olmo", "optim")
 DEFERRED: list[tuple[str, str]] = []  # (module, name, or "" for the whole module)
 
@@ -32,7 +33,15 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"bedplate.tensor.{name}")
     if name in NAMES:
         return getattr(importlib.import_module(f"bedplate.{NAMES[name]}"), name)
-    raise AttributeError(f"module 'bedplate' has no attribute {name!r}")
+    raise AttributeError(f"module 'bedplate' has no attribute {name!r}{_elsewhere(name)}")
+
+
+def _elsewhere(name: str) -> str:
+    """Where a name is that somebody looks for at the top level: its second line, or nothing."""
+    places = () if name.startswith("_") else HOMES
+    package = sys.modules["bedplate"]
+    homes = [place for place in places if hasattr(getattr(package, place), name)]
+    return f"\n  there is {' and '.join(f'bedplate.{home}.{name}' for home in homes)}" * bool(homes)
 
 
 def __dir__() -> list[str]:

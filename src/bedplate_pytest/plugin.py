@@ -59,7 +59,7 @@ class LeakCheck:
         report = yield
         found: Any = None if call.excinfo is None else getattr(call.excinfo.value, "report", None)
         if call.excinfo is not None and type(found).__name__ == "LeakReport":
-            report.longrepr = f"{item.nodeid}\n{call.excinfo.value}"
+            report.longrepr = str(call.excinfo.value)  # its first line is that of the summary
             setattr(report, LEAKS, [(*leak.place, str(leak)) for leak in found])
         return report
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bedplate.graph.pending import PACKAGE
+from bedplate.inspect.places import shown_line
 
 HERE = PACKAGE + "inspect" + os.sep  # whose own frames hold what they look at
 NOT_SHOWN = (HERE, PACKAGE + "later.py")
@@ -54,7 +55,7 @@ def size_of(value: Any) -> int:
 def of_code(code: Any, line: int | None = None) -> str:
     """`name() at file:line` of a function's code."""
     name = getattr(code, "co_qualname", code.co_name)
-    where = f"{code.co_filename}:{line or code.co_firstlineno}"
+    where = shown_line(f"{code.co_filename}:{line or code.co_firstlineno}")
     return f"{name}() at {where}" if not name.startswith("<module") else f"the script {where}"
 
 

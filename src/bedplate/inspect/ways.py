@@ -25,7 +25,8 @@ from bedplate.autograd.tape import Entry, Leaf
 from bedplate.graph.node import Node
 from bedplate.inspect.frames import of_code, variables_of
 from bedplate.inspect.holders import Way
-from bedplate.memory import Block, line_of
+from bedplate.inspect.places import shown_line
+from bedplate.memory import Block
 from bedplate.tensor import Tensor
 from bedplate.tensor.jit import Captured
 from bedplate.tensor.replay import Replay
@@ -164,7 +165,7 @@ def _graph(objects: list[Any], number: int, before: int = 0) -> tuple[str, int]:
     text = ""
     last, after = objects[number - 1], objects[number]
     if entries:
-        line = next((line_of(e.site) for e in entries if e.site is not None), "unknown line")
+        line = next((shown_line(e.site) for e in entries if e.site is not None), "unknown line")
         names = dict.fromkeys(e.op.name for e in entries)
         text = f" -> its graph ({len(entries)} of it: {', '.join(list(names)[:3])}; {line})"
     if isinstance(last, list) and isinstance(after, FunctionType | MethodType | partial):
@@ -177,7 +178,7 @@ def _graph(objects: list[Any], number: int, before: int = 0) -> tuple[str, int]:
 def _of_jit(captured: Any, objects: list[Any]) -> str:
     name = getattr(captured.function, "__qualname__", "step")
     code = getattr(captured.function, "__code__", None)
-    where = f" at {code.co_filename}:{code.co_firstlineno}" if code else ""
+    where = f" at {shown_line(f'{code.co_filename}:{code.co_firstlineno}')}" if code else ""
     constants = [x.constants for x in objects if isinstance(x, Replay)]
     constant = any(x is found for x in objects for found in constants)
     what = "a constant" if constant else "memory"

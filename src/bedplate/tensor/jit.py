@@ -215,7 +215,8 @@ class Captured:
             # do not, so it is tried again a few times
             found.captures += MAX_CAPTURES // 4
             self._log.append(
-                f"{self._name}: on several devices, or on one without plans; it runs uncaptured"
+                f"{self._name}: this call was on several devices, or on one without plans; "
+                "it ran uncaptured"
             )
             return self.function(*arguments, **named)
         kind = replaying.Replay if device.runtime is None else device_replay.DeviceReplay

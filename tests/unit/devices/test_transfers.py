@@ -184,7 +184,7 @@ def test_jit_runs_uncaptured(loopback: bp.Device) -> None:
     step = bp.jit(lambda x, y: (x.to(loopback) * 2).to("cpu") + y)
     for number in range(4):
         assert step(bp.full((3,), float(number)), bp.ones(3)).tolist() == [2.0 * number + 1] * 3
-    assert "on several devices, or on one without plans; it runs uncaptured" in step.report()
+    assert "on several devices, or on one without plans; it ran uncaptured" in step.report()
 
 
 def _reached(work: Any) -> bool:

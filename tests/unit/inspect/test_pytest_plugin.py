@@ -70,6 +70,7 @@ def test_a_test_that_leaks_fails_and_says_who_holds_it(tmp_path: Path) -> None:
     assert "my own fault" in out
     assert f"made at test_it.py:{LEAKING_LINE}" in out
     assert "held by test_it.KEPT[1]" in out
+    assert "FAILED test_it.py::test_leaking - memory leaks: 4.0 KiB from 1 line" in out
     place = f"file=test_it.py,line={LEAKING_LINE},title=memory leak"
     assert f"::error {place}::1 value, 4.0 KiB, made at" in out
 

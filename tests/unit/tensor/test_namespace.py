@@ -62,3 +62,9 @@ def test_parts_come_when_they_are_named() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="module 'bedplate' has no attribute 'nothing'"):
         bp.nothing
+
+
+def test_a_name_of_another_space_is_told() -> None:
+    for name, place in (("randn", "random"), ("Linear", "nn"), ("AdamW", "optim")):
+        with pytest.raises(AttributeError, match=f"there is bedplate.{place}.{name}$"):
+            getattr(bp, name)
