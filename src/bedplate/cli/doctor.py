@@ -141,7 +141,7 @@ def _extra_state(extra: str, packages: list[str]) -> str:
     if not missing:
         return f"installed ({', '.join(packages)})"
     python = shlex.quote(sys.executable)  # this one: the extra belongs beside this Bedplate
-    return f"missing {', '.join(missing)}: {python} -m pip install '.[{extra}]' in a checkout"
+    return f"missing {', '.join(missing)}: {python} -m pip install 'bedplate[{extra}]'"
 
 
 def _installed(package: str) -> bool:

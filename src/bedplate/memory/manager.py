@@ -234,6 +234,12 @@ class MemoryManager:
         """
         return self._tiers.release()
 
+    def __repr__(self) -> str:
+        tiers = self.report().tiers.values()
+        in_use = readable(sum(tier.in_use_bytes for tier in tiers))
+        kept = readable(sum(tier.kept_bytes for tier in tiers))
+        return f"<MemoryManager: {in_use} in use, {kept} kept, {len(self._leaked)} leaked>"
+
     def _tier(self, nbytes: int) -> str:
         if nbytes <= self._tiers.small_bytes:
             return SMALL

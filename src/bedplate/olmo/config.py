@@ -156,7 +156,9 @@ class Config:
         except CheckpointError:
             raise
         except OSError as error:
-            raise _fail(f"cannot open {path}: {error.strerror}", "give a folder with one") from None
+            below = path.parent / "checkpoint"  # of a folder that `bedplate train` made
+            there = below if (below / path.name).is_file() else "a folder with one"
+            raise _fail(f"cannot open {path}: {error.strerror}", f"give {there}") from None
         except (ValueError, RecursionError) as error:
             raise _fail(f"{path} is not valid JSON: {error}", "copy the file again") from None
         if not isinstance(table, dict):

@@ -55,12 +55,12 @@ def test_a_missing_extra_comes_with_its_command(
     assert doctor.optional_parts() == [
         (
             "sail",
-            f"missing no-such-package: {sys.executable} -m pip install '.[sail]' in a checkout",
+            f"missing no-such-package: {sys.executable} -m pip install 'bedplate[sail]'",
         )
     ]
     with pytest.raises(SystemExit):
         main(["doctor"])
-    assert "'.[sail]'" in capsys.readouterr().out
+    assert "'bedplate[sail]'" in capsys.readouterr().out
 
 
 def test_extras_come_from_the_distribution() -> None:

@@ -10,6 +10,7 @@ import pytest
 import bedplate as bp
 from bedplate.config import config
 from bedplate.errors import DTypeError, MemoryUseError, OutOfMemoryError, SettingError, ShapeError
+from bedplate.memory import readable
 from bedplate.memory.mapping import ACCOUNT
 
 MIB = 1 << 20
@@ -157,9 +158,12 @@ def test_report_and_release(manager):
     assert report.tiers["small"].in_use_bytes == 4096
     assert report.tiers["medium"].in_use_bytes >= 4 * MIB
     assert report.tiers["large"].in_use_bytes == 120 * MIB
+    in_use = sum(tier.in_use_bytes for tier in report.tiers.values())
+    assert repr(manager).startswith(f"<MemoryManager: {readable(in_use)} in use, ")
     assert all(buffer.array.size for buffer in buffers)
     for buffer in buffers:
         buffer.free()
+    assert repr(manager).endswith(" kept, 0 leaked>") and "120.0 MiB" not in repr(manager)
     report = manager.report()
     assert [tier.in_use_bytes for tier in report.tiers.values()] == [0, 0, 0]
     kept = sum(tier.kept_bytes for tier in report.tiers.values())

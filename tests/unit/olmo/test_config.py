@@ -228,6 +228,15 @@ def test_any_rotary_setting_is_taken_or_refused(kind, key):
             assert all(np.isfinite(table).all() for table in tables)
 
 
+def test_the_folder_of_a_run_names_its_checkpoint(tmp_path):
+    with pytest.raises(CheckpointError, match="give a folder with one"):
+        Config.read(tmp_path)
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "config.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"give .*checkpoint$"):
+        Config.read(tmp_path)
+
+
 def test_a_pipe_is_no_config(tmp_path):
     os.mkfifo(tmp_path / "config.json")
     with pytest.raises(CheckpointError, match="is no regular file"):
