@@ -159,11 +159,12 @@ def pend(
     node.device = device
     node.block = None
     frame = _frame(3)  # 1 is what applies the op, 2 the operator or function that users call
-    code = frame.f_code
-    if _inside.get(code.co_filename, True) or hooks.site is not None:
+    while (inside := _inside.get(frame.f_code.co_filename)) and frame.f_back is not None:
+        frame = frame.f_back
+    if inside is not False or hooks.site is not None:
         node.site = user_site(3)
     else:  # as `user_site` does, without a call
-        node.site = code, frame.f_lasti
+        node.site = frame.f_code, frame.f_lasti
     state.nodes.append(node)
     return node
 
