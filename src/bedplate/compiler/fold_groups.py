@@ -37,7 +37,7 @@ def _kept(fuser: Any) -> set[Node]:
     return {fuser.access_of(root).base for root in fuser.roots}
 
 
-def hand_down(fuser: Any) -> None:
+def _hand_down_masks(fuser: Any) -> None:
     """Let the reader compute a cheap value that keeps a chain from being an epilogue.
 
     The mask of relu's gradient, output > 0, would be a second result of bias and relu. Its reader
@@ -93,6 +93,7 @@ def _move(fuser: Any, node: Node, chain: Group, taker: Group) -> None:
 
 def fold_epilogues(fuser: Any) -> None:
     """Let products finish the element-wise groups that alone read them."""
+    _hand_down_masks(fuser)
     readers, kept = _readers(fuser), _kept(fuser)
     for group in list(fuser.groups.values()):
         product = group.members[0]

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from bedplate.compiler.access import Access, is_alias, numel
 from bedplate.compiler.domain import compatible, cuts_of, inside, steps_of
-from bedplate.compiler.fold_groups import fold_epilogues, hand_down, store_in_regions
+from bedplate.compiler.fold_groups import fold_epilogues, store_in_regions
 from bedplate.compiler.groups import ASSEMBLE, FUSED, KERNEL, Group
 from bedplate.compiler.passes.views import NO_MEMORY
 from bedplate.compiler.reductions import BLOCK
@@ -64,7 +64,6 @@ class Fuser:
             self._join_small()
         self._finish()
         if config.fusion:
-            hand_down(self)
             fold_epilogues(self)
             store_in_regions(self)
         return self._sorted()
