@@ -305,7 +305,23 @@ def test_a_driver_that_lacks_a_method_is_told(checked: Any) -> None:
         def copy(self) -> Any:  # type: ignore[override]
             raise AttributeError("copy")
 
-    assert "the driver has no `copy`" in said(checked(Lacking, "memory"))
+    report = checked(Lacking, "memory", "operations")
+    assert "the driver has no `copy`" in said(report)
+    assert len(report.outcomes) == 1, "nothing else is checked"
+
+
+def test_all_that_is_missing_is_listed(checked: Any) -> None:
+    class Beginning:
+        target, n_workers, host_can_address = None, 1, False
+
+        def make_queue(self) -> object:  # without one a device cannot be opened
+            return object()
+
+    beginning: Any = Beginning
+    absent = ["allocate", "free", "write", "read", "copy", "record", "wait", "is_reached",
+              "synchronise", "seconds_between"]  # fmt: skip
+    text = ", ".join(f"`{name}`" for name in absent)
+    assert f"the driver has no {text}\n" in said(checked(beginning))
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,11 @@ def checks(
     wanted = _known(sections)
     if place.runtime is None:
         raise DeviceError(f"{place}: values lie in the host's memory, there is no driver")
-    bench = check_driver.Bench(place.runtime.driver)
+    driver = place.runtime.driver
+    if check_driver.absent(driver):  # whatever else failed would fail for that
+        yield from _bound("protocol", check_driver.PROTOCOL, driver)
+        return
+    bench = check_driver.Bench(driver)
     kernels = check_kernels.Kernels(bench)
     if "memory" in wanted:
         yield from _bound("memory", check_driver.MEMORY, bench)

@@ -21,6 +21,27 @@ PATIENCE_SECONDS = 20.0  # for a copy of that size, on a machine that is busy
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
+NAMES = (  # of the protocol; a device without kernels has no use for the last two
+    "target", "n_workers", "host_can_address", "allocate", "free", "make_queue", "write", "read",
+    "copy", "record", "wait", "is_reached", "synchronise", "seconds_between", "compile", "launch",
+)  # fmt: skip
+
+
+def absent(driver: Any) -> list[str]:
+    """What the protocol names and a driver has not."""
+    names = NAMES[:-2] if getattr(driver, "target", ...) is None else NAMES
+    return [name for name in names if not hasattr(driver, name)]
+
+
+def has_all(driver: Any) -> None:
+    names = ", ".join(f"`{name}`" for name in absent(driver))
+    require(
+        not names,
+        f"the driver has no {names}\n  nothing else is checked before it has: see "
+        "bedplate.devices.backend.Driver",
+    )
+
+
 class Bench:
     """A driver, and what the checks do with it again and again."""
 
@@ -72,15 +93,8 @@ def require_same(found: Bytes, wanted: Bytes, what: str) -> None:
 # ---- memory
 
 
-def has_the_attributes(bench: Bench) -> None:
-    driver = bench.driver
-    for name in (
-        "target", "n_workers", "host_can_address", "allocate", "free", "make_queue", "write",
-        "read", "copy", "compile", "launch", "record", "wait", "is_reached", "synchronise",
-        "seconds_between",
-    ):  # fmt: skip
-        require(hasattr(driver, name), f"the driver has no `{name}`")
-    workers = driver.n_workers
+def has_workers(bench: Bench) -> None:
+    workers = bench.driver.n_workers
     require(type(workers) is int and workers > 0, f"n_workers is {workers!r}, expected 1 or more")
 
 
@@ -353,8 +367,9 @@ def tells_what_failed(bench: Bench, executable: Any, words: Any) -> str | None:
     return None
 
 
+PROTOCOL = {"the driver has what it names": has_all}
 MEMORY: dict[str, Callable[[Bench], str | None]] = {
-    "the driver has what the protocol names": has_the_attributes,
+    "the driver has workers": has_workers,
     "blocks are aligned and apart": is_aligned_and_apart,
     "blocks keep their content": keeps_its_content,
     "freed memory comes back": takes_memory_back,
