@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import faulthandler
 import hashlib
 import os
@@ -43,6 +44,7 @@ import bedplate as bp
 from bedplate import nn, optim
 from bedplate.compiler.realise import clear_plans
 from bedplate.olmo import Config, Olmo3
+from bedplate.testing import LoopbackBackend
 
 SWITCH_SECONDS = 1e-6
 CHILD_SECONDS = 60
@@ -231,10 +233,90 @@ class SharedLeaf:
         assert total < 1 << 24 and (found == total).all(), (total, found)
 
 
+_FAR = ("near", "far")
+
+
+def far(n: int) -> Arrays:
+    """Values that wander between two devices with memory of their own, on streams of this call."""
+    x = numbers(n, 20 + n, 5)
+    y = x.to("far").requires_grad_()
+    for step in range(4):
+        with bp.Stream("far"), bp.Stream("near"):
+            y = (y * 2 + step).to(_FAR[step % 2]).tanh()
+            y = y.to("far").realise()
+    event = bp.Event()
+    bp.devices.current_stream("far").record(event)
+    y.sum().backward()
+    event.wait()
+    return [y]
+
+
+_SHARED_FAR: list[bp.Tensor] = []  # made before the threads start
+
+
+def far_shared(n: int) -> Arrays:
+    """One tensor of a device that all threads read, each on a stream of its own."""
+    with bp.Stream("far"):
+        return [(_SHARED_FAR[0] * (n + 1)).sum(axis=0), _SHARED_FAR[0][n]]
+
+
+@bp.jit
+def _far_step(x: bp.Tensor) -> bp.Tensor:
+    return (x.exp() * 2 - x).sum(axis=0)
+
+
+def far_captured(n: int) -> Arrays:
+    return [_far_step(numbers(n, 5 + n, 4).to("far")) for _ in range(2)]
+
+
+_MANAGER = bp.MemoryManager("64 KiB", "1 MiB")
+_BUFFERS: queue.Queue[Any] = queue.Queue(maxsize=64)
+
+
+def managed(n: int) -> Arrays:
+    """Buffers of all tiers of a manager that all threads use; some are freed by other threads."""
+    for count in (10, 3000, 30_000 * (n + 1), 300_000):
+        buffer = _MANAGER.allocate(count, bp.float32)
+        buffer.array[:] = count + n
+        with contextlib.suppress(queue.Full, queue.Empty):
+            _BUFFERS.put_nowait((buffer, count + n))
+            buffer, wanted = _BUFFERS.get_nowait()
+            assert (buffer.array == wanted).all()
+        buffer.free()
+    if n == 0:
+        _MANAGER.release()
+    return []
+
+
+def limited(n: int) -> Arrays:
+    """A request that no limit allows; the others go on."""
+    with bp.config(memory_limit=3000):  # of this thread alone
+        try:
+            bp.zeros(1 << 40).realise()
+        except bp.errors.OutOfMemoryError as error:
+            assert "no memory" in str(error)
+        else:
+            raise AssertionError("4 TiB were to be had")
+        return [numbers(n, 3, 4) * 2]
+
+
+def rematerialised(n: int) -> Arrays:
+    """A module that is rematerialised, with running statistics and dropout, of this call's own."""
+    rng = np.random.default_rng(n)
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3))
+    _fill(model, rng, 0.3)
+    x = numbers(n, 4 + n, 6).requires_grad_()
+    own = bp.Generator(n)
+    h, kept = bp.rematerialise(lambda x: (own.dropout(model(x), 0.5), x.sin()))(x)
+    (h.square().sum() + kept.sum()).backward()
+    return [h, x.grad, *[p.grad for p in model.parameters()], *model.state_dict().values()]
+
+
 LEAF = SharedLeaf()
 JOBS: tuple[Job, ...] = (
     mlp, image_step, attention, captured_own, captured_shared, separate_tape, own_operation, drawn,
     ordered, on_the_host, switched, files, shared_model, handed_on, LEAF.job,
+    far, far_shared, far_captured, managed, limited, rematerialised,
 )  # fmt: skip
 
 
@@ -307,6 +389,9 @@ def stress(n_threads: int, seconds: float, seed: int) -> None:
     """One run in this process."""
     sys.setswitchinterval(SWITCH_SECONDS)
     _fill(_MODEL, np.random.default_rng(0), 0.1)
+    for name in _FAR:
+        bp.devices.register(LoopbackBackend(name))
+    _SHARED_FAR.append(numbers(0, 9, 300).to("far").realise())
     run = Run(n_threads, seconds, seed)
     run.run()
     run.check()
