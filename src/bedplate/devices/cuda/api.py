@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
@@ -42,6 +43,11 @@ class Api:
         if int(status):
             raise CudaError(status, f"{name}: {self._words(status)}")
         return found[0] if len(found) == 1 else tuple(found) or None
+
+    def release(self, name: str, handle: Any) -> None:
+        """Give a handle back; after a fault the driver takes nothing, which harms nobody."""
+        with contextlib.suppress(CudaError):
+            self(name, handle)
 
     def _words(self, status: Any) -> str:
         words = []

@@ -39,7 +39,7 @@ class Stream:
         self.handle = api("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
 
     def __del__(self) -> None:
-        self.api("cuStreamDestroy", self.handle)
+        self.api.release("cuStreamDestroy", self.handle)
 
 
 class Event:
@@ -52,7 +52,7 @@ class Event:
         api("cuEventRecord", self.handle, stream.handle)
 
     def __del__(self) -> None:
-        self.api("cuEventDestroy", self.handle)
+        self.api.release("cuEventDestroy", self.handle)
 
 
 class Executable:
@@ -62,7 +62,7 @@ class Executable:
         self.api, self._module, self.function = api, module, function
 
     def __del__(self) -> None:
-        self.api("cuModuleUnload", self._module)
+        self.api.release("cuModuleUnload", self._module)
 
 
 class CudaDriver:
@@ -181,7 +181,10 @@ class CudaDriver:
             self._call("cuStreamWaitEvent", queue.handle, event.handle, 0)
 
     def is_reached(self, event: Event) -> bool:
-        self._enter()
+        try:
+            self._enter()
+        except CudaError:  # after a fault all work is done, badly: `synchronise` says so
+            return True
         (status,) = self._api.driver.cuEventQuery(event.handle)
         return int(status) != int(self._api.driver.CUresult.CUDA_ERROR_NOT_READY)
 

@@ -28,8 +28,8 @@ class Buffer:
         self.event = api("cuEventCreate", api.driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
 
     def __del__(self) -> None:
-        self._api("cuEventDestroy", self.event)
-        self._api("cuMemFreeHost", self.address)
+        self._api.release("cuEventDestroy", self.event)
+        self._api.release("cuMemFreeHost", self.address)
 
 
 class Staging:

@@ -134,13 +134,15 @@ class OpenClDriver:
         if items <= 0:
             return
         kernel = executable.take()
-        for place, word in enumerate((arguments, items)):
-            self._call("clSetKernelArg", kernel, place, 8, byref(c_int64(word)))
-        self._call(
-            "clEnqueueNDRangeKernel", queue.handle, kernel, 1, None, byref(self._global),
-            byref(self._local), 0, None, None,
-        )  # fmt: skip
-        executable.give_back(kernel)
+        try:
+            for place, word in enumerate((arguments, items)):
+                self._call("clSetKernelArg", kernel, place, 8, byref(c_int64(word)))
+            self._call(
+                "clEnqueueNDRangeKernel", queue.handle, kernel, 1, None, byref(self._global),
+                byref(self._local), 0, None, None,
+            )  # fmt: skip
+        finally:
+            executable.give_back(kernel)
 
     # Order
 

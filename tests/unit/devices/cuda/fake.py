@@ -47,6 +47,7 @@ class FakeDriver:
         self.modules: dict[int, bytes] = {}
         self._numbers = itertools.count(1)
         self._context = 0
+        self.faulty = False  # a kernel failed: every call does from here on
         self.live = 0  # streams, events and modules
 
     def __getattribute__(self, name: str) -> Any:
@@ -56,6 +57,8 @@ class FakeDriver:
 
         def call(*arguments: Any) -> Any:
             assert len(arguments) == n_arguments(name), (name, arguments)
+            if self.faulty:
+                return (real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS,)
             try:
                 given = found(*arguments)
             except MemoryError:

@@ -81,6 +81,19 @@ def test_no_room() -> None:
         FakeCuda(Api(FakeDriver()), 3)
 
 
+def test_after_a_fault_nothing_raises_but_what_waits() -> None:
+    fake = FakeDriver()
+    driver = FakeCuda(Api(fake), 0)
+    queue = driver.make_queue()
+    event = driver.record(queue)
+    fake.faulty = True
+    assert driver.is_reached(event)
+    with pytest.raises(DeviceError, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
+        driver.synchronise(event)
+    del queue, event  # a finaliser that raised would be a warning, which is an error here
+    gc.collect()
+
+
 def test_a_machine_without_a_gpu() -> None:
     if BACKEND.count():
         return
