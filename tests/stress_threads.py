@@ -234,6 +234,8 @@ class SharedLeaf:
 
 
 _FAR = ("near", "far")
+for _name in _FAR:
+    bp.devices.register(LoopbackBackend(_name))
 
 
 def far(n: int) -> Arrays:
@@ -251,13 +253,13 @@ def far(n: int) -> Arrays:
     return [y]
 
 
-_SHARED_FAR: list[bp.Tensor] = []  # made before the threads start
+_SHARED_FAR = numbers(0, 9, 300).to("far").realise()
 
 
 def far_shared(n: int) -> Arrays:
     """One tensor of a device that all threads read, each on a stream of its own."""
     with bp.Stream("far"):
-        return [(_SHARED_FAR[0] * (n + 1)).sum(axis=0), _SHARED_FAR[0][n]]
+        return [(_SHARED_FAR * (n + 1)).sum(axis=0), _SHARED_FAR[n]]
 
 
 @bp.jit
@@ -389,9 +391,6 @@ def stress(n_threads: int, seconds: float, seed: int) -> None:
     """One run in this process."""
     sys.setswitchinterval(SWITCH_SECONDS)
     _fill(_MODEL, np.random.default_rng(0), 0.1)
-    for name in _FAR:
-        bp.devices.register(LoopbackBackend(name))
-    _SHARED_FAR.append(numbers(0, 9, 300).to("far").realise())
     run = Run(n_threads, seconds, seed)
     run.run()
     run.check()
