@@ -50,7 +50,9 @@ def test_sizes(size, mebibytes):
     assert bp.config.memory_limit == 0
 
 
-@pytest.mark.parametrize("size", ["", "four", "-1 GiB", -5, 1.5, "1 XiB", True, b"1"])
+@pytest.mark.parametrize(
+    "size", ["", "four", "-1 GiB", -5, 1.5, "1 XiB", "1" * 400, 2**70, "2000000 TiB", True, b"1"]
+)
 def test_what_is_no_size(size):
     with pytest.raises(SettingError, match="is no size"):
         bp.memory.limit(size)

@@ -17,6 +17,7 @@ from bedplate.memory import Block, ForeignBlock
 from bedplate.memory.mapping import ACCOUNT, Mapping
 from bedplate.tensor import Tensor
 
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made in Python
 NOT_COUNTED = (ForeignBlock, ArrivingBlock)  # somebody else's; stands for another block
 
 
@@ -84,24 +85,30 @@ def take(objects: list[Any] | None = None) -> Census:
     return found
 
 
-class _Wanted(dict[type, bool]):
-    """Whether objects of a type are wanted; each type is looked at once."""
-
-    def __init__(self, kinds: tuple[type, ...]) -> None:
-        self.kinds = kinds
-
-    def __missing__(self, kind: type) -> bool:
-        found = self[kind] = issubclass(kind, self.kinds)
-        return found
-
-
 def instances(kinds: tuple[type, ...], objects: list[Any] | None = None) -> list[Any]:
     """The objects of these types, among all that there are by default.
 
-    By type, since `isinstance` would ask a dead proxy for its class.
+    By type, since `isinstance` would ask a dead proxy for its class. An object of a class made
+    in Python refers to it, so those are found by asking who does. Only the types of the
+    interpreter itself need the list of all objects, which holds half-made tuples of other threads
+    too: these cannot be finished meanwhile (CPython before 3.14 wants to be alone for it).
     """
-    wanted = _Wanted(kinds)
-    return [x for x in (gc.get_objects() if objects is None else objects) if wanted[type(x)]]
+    types = _with_subclasses(kinds)
+    if objects is None:
+        by_type = all(kind.__flags__ & HEAP_TYPE for kind in types)
+        objects = gc.get_referrers(*types) if by_type else gc.get_objects()
+    return [x for x in objects if type(x) in types]
+
+
+def _with_subclasses(kinds: tuple[type, ...]) -> set[type]:
+    found: set[type] = set()
+    left = list(kinds)
+    while left:
+        kind = left.pop()
+        if kind not in found:
+            found.add(kind)
+            left += type.__subclasses__(kind)
+    return found
 
 
 def blocks_of(node: Node) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from bedplate.errors import SettingError
 UNITS = {"": 0, "B": 0, "BYTES": 0}
 for _power, _letter in enumerate("KMGT", 1):
     UNITS |= dict.fromkeys((_letter, f"{_letter}B", f"{_letter}IB"), 10 * _power)
+LARGEST = 1 << 60  # an exbibyte: more than any machine addresses
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)")
 
 
@@ -28,19 +29,27 @@ def parse_bytes(size: str | int) -> int:
 
     All units are powers of 1024, as the memory that they measure is made; a number is bytes.
 
-    raises  SettingError for anything else, and for what is negative
+    raises  SettingError for anything else, for what is negative, and for more than an exbibyte
     >>> parse_bytes("1.5 KiB"), parse_bytes(7)
     (1536, 7)
     """
-    if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
+    if isinstance(size, int) and not isinstance(size, bool) and 0 <= size <= LARGEST:
         return size
-    found = _SIZE.fullmatch(size.strip()) if isinstance(size, str) else None
-    if found is None or found[2].upper() not in UNITS:
+    nbytes = _meant(size) if isinstance(size, str) else -1.0
+    if not 0 <= nbytes <= LARGEST:
         raise SettingError(
             f"memory: {size!r} is no size\n"
             "  give a number of bytes, or a text such as '4GiB', '512 MiB' or '1.5G'"
         )
-    return int(float(found[1]) * (1 << UNITS[found[2].upper()]))
+    return int(nbytes)
+
+
+def _meant(text: str) -> float:
+    """The bytes that a text means, or -1."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or found[2].upper() not in UNITS:
+        return -1.0
+    return float(found[1]) * (1 << UNITS[found[2].upper()])
 
 
 def line_of(site: Any) -> str:

@@ -38,7 +38,8 @@ def rematerialise(function: F) -> F:
 
     function  gives a tensor, or a tuple or list of tensors; does the same each time it is called,
               such as a module. Tensors stand among its arguments themselves (those inside of lists
-              are kept as all that it closes over is)
+              are kept as all that it closes over is). What it assigns to a tensor from outside is
+              assigned a second time
     raises    TypeError for another result, or if it is no function; GradientError when the gradient
               is taken, if a tensor that it closes over was assigned to since, or if it gives other
               shapes or dtypes or draws another number of random values than before

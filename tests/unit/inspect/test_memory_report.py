@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -195,6 +196,7 @@ def test_nothing_is_left_when_nobody_watches() -> None:
 
 
 def test_a_profile_inside_a_peak_leaves_it_watching() -> None:
+    gc.collect()  # what other tests left must not be freed in between
     with bp.memory.peak() as m:
         with bp.profile() as profile:
             filled(3 * MIB)
@@ -223,3 +225,29 @@ def test_the_kinds_are_those_of_a_profile_which_marks_all_nodes() -> None:
     for kind, nbytes in profile.peak.kinds.items():
         assert kinds.get(kind, 0) == pytest.approx(nbytes, rel=0.01, abs=2048), kind
     assert kinds["activation"] >= 4 * 128 * 256
+
+
+def test_other_threads_may_make_tuples_while_all_memory_is_looked_at() -> None:
+    code = """
+import sys, threading, time
+sys.setswitchinterval(1e-6)
+import bedplate as bp
+faults, end = [], threading.Event()
+
+def work():
+    while not end.is_set():
+        try:
+            tuple(i for i in range(30))
+        except SystemError as error:
+            faults.append(error)
+
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads:
+    thread.start()
+stop = time.monotonic() + 1.5
+while time.monotonic() < stop:
+    bp.memory.report()
+end.set()
+assert not faults, len(faults)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
