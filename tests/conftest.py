@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -37,8 +39,22 @@ def sweep() -> str:
     return SWEEP
 
 
+@pytest.fixture(autouse=True)
+def no_fault_is_left() -> Iterator[None]:
+    """What failed on a device in one test is not told again in the next."""
+    yield
+    runtime = sys.modules.get("bedplate.devices.runtime")
+    if runtime is not None:
+        for each in runtime.runtimes():
+            each.reset()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the sweeps: what takes the fixture, and the tests of hypothesis."""
+    """Mark the sweeps: what takes the fixture, and the tests of hypothesis.
+
+    What looks at all objects comes first, while there are few.
+    """
+    items.sort(key=lambda item: "unit/inspect" not in str(item.path))
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "sweep" in fixtures or is_hypothesis_test(getattr(item, "obj", None)):

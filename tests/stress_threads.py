@@ -8,7 +8,7 @@ shared leaves, tensors that are made here, computed there and freed elsewhere, s
 bits of every result are compared with those that the same job gives afterwards, alone. Each child
 starts with an empty cache of kernels and forgets its plans again and again, so that first uses
 meet. All locks of the library are recorded: they must be taken in the order of
-docs/in-depth/threads.md.
+docs/in-depth/threads.md. The file is a little long: the jobs are most of it.
 """
 
 from __future__ import annotations

@@ -58,12 +58,20 @@ def _hand_down(fuser: Any, product: Node, chain: Group, readers: Any, kept: set[
         takers = readers.get(node, ())
         if node in inner or node in kept or len(takers) != 1 or takers[0].kind != FUSED:
             return
-        if takers[0].total != numel(node) or not _follows(fuser, node, last):
+        if not _reads_in_place(fuser, takers[0], node) or not _follows(fuser, node, last):
             return
     rest = [node for node in chain.members if node not in chain.stored[1:]]
     if _can_finish(fuser, product, dataclasses.replace(chain, members=rest, stored=[last])):
         for node in chain.stored[1:]:
             _move(fuser, node, chain, readers[node][0])
+
+
+def _reads_in_place(fuser: Any, group: Group, node: Node) -> bool:
+    """Whether a group reads each element of a node where it computes that element alone."""
+    if group.total != numel(node):
+        return False
+    accesses = [fuser.access_of(source) for each in group.members for source in each.inputs]
+    return all(access.identity for access in accesses if access.base is node)
 
 
 def _follows(fuser: Any, node: Node, source: Node) -> bool:
