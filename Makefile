@@ -25,7 +25,7 @@ demo: demo-environment ## train for DEMO_SECONDS, generate a sample, say where e
 		--out $(DEMO_OUT) --overwrite --sample "def "
 
 test: dev-environment ## all tests but the peers'
-	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --ignore=tests/external $(TEST_ARGUMENTS)
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal --ignore=tests/external $(TEST_ARGUMENTS)
 
 sweep: dev-environment ## the sweeps of `make test` at full length: hypothesis at 200 examples and others
 	@BEDPLATE_SWEEP=full $(BIN)/python -m pytest -m sweep -n $(TEST_WORKERS) --dist worksteal \

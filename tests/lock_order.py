@@ -107,5 +107,8 @@ class _Recorded:
     def __exit__(self, *_: Any) -> None:
         self.release()
 
+    def _at_fork_reinit(self) -> None:
+        self._lock._at_fork_reinit()
+
     def locked(self) -> bool:
         return self._lock.locked()

@@ -24,6 +24,7 @@ from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from bedplate.errors import GradientError
+from bedplate.forks import renewed
 from bedplate.graph.node import Attributes, Node
 from bedplate.graph.pending import LOCAL, ThreadState, user_site
 from bedplate.observer import hooks
@@ -120,7 +121,7 @@ class _Freed:
         self.name = name
 
 
-_claiming = threading.Lock()
+_claiming = renewed(threading.Lock())
 
 
 def _claim(root: Any, retain: bool, ends: Container[Any]) -> dict[Any, int]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.devices.registry import BACKENDS, available, check_present
 from bedplate.errors import DeviceError
+from bedplate.forks import renewed
 from bedplate.later import deferred
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Device:
     # runtime     what drives a device with memory of its own; None: values lie in the host's
     __slots__ = ("_hash", "index", "is_native", "is_planned", "name", "runtime")
     _made: dict[tuple[str, int], Device] = {}
-    _making = threading.RLock()
+    _making = renewed(threading.RLock())
     name: str
     index: int
     is_native: bool

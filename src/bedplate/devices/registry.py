@@ -15,6 +15,7 @@ from typing import Any
 
 from bedplate.devices.backend import ENTRY_POINTS, Backend
 from bedplate.errors import DeviceError
+from bedplate.forks import renewed
 from bedplate.later import Later
 
 metadata: Any = Later("importlib.metadata")
@@ -54,7 +55,7 @@ class _Registry:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = renewed(threading.RLock())
         self.found: dict[str, Backend] = {}
         self.broken: dict[str, str] = {}
         self.has_read_entry_points = False

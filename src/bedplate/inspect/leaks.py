@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bedplate.errors import LeakError, SettingError
+from bedplate.forks import renewed
 from bedplate.inspect.census import Census, take
 from bedplate.inspect.cycles import InCycle, collect
 from bedplate.inspect.frames import Variable
@@ -131,7 +132,7 @@ class _Steps:
 
 
 _ongoing: _Steps | None = None
-_lock = threading.RLock()
+_lock = renewed(threading.RLock())
 
 
 def leaks(

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from bedplate.errors import KernelBoundsError
+from bedplate.forks import renewed
 from bedplate.kernel.context import line_of
 from bedplate.kernel.ir import Instruction, Program
 from bedplate.kernel.machine import out_of_bounds_text
@@ -38,7 +39,7 @@ class Sites:
 
     def __init__(self) -> None:
         self.known: list[tuple[str, Instruction, str]] = []
-        self.lock = threading.Lock()
+        self.lock = renewed(threading.Lock())
 
     def add(self, program: Program, instruction: Instruction, name: str) -> int:
         with self.lock:
@@ -83,7 +84,7 @@ class Record:
 
 # The record of kernels that are called by address, from native code.
 shared = Record(MAX_RANGES)
-_shared_lock = threading.RLock()
+_shared_lock = renewed(threading.RLock())
 
 
 @contextmanager

@@ -23,6 +23,7 @@ import numpy as np
 from bedplate.devices.device import Device, current_device
 from bedplate.dtypes import float32, float64, int64
 from bedplate.errors import ShapeError
+from bedplate.forks import renewed
 from bedplate.ops.random import draws as ops
 from bedplate.ops.random import philox, sampling
 from bedplate.tensor.creation import new_shape
@@ -54,7 +55,7 @@ class Generator:
     """
 
     def __init__(self, seed: int = 0) -> None:
-        self._lock = threading.Lock()
+        self._lock = renewed(threading.Lock())
         self.state = _state(seed, Device("cpu"))
 
     def manual_seed(self, seed: int) -> Generator:
@@ -329,7 +330,7 @@ class Generator:
 
 
 _default: list[Generator] = []
-_making = threading.Lock()
+_making = renewed(threading.Lock())
 
 
 def default_generator() -> Generator:

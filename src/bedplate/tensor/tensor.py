@@ -23,6 +23,7 @@ from bedplate.autograd.tape import Entry, Leaf, Session, walk, why_no_history
 from bedplate.devices.device import Device, current_device
 from bedplate.dtypes import DType, as_dtype, rounded
 from bedplate.errors import DTypeError, GradientError, ShapeError
+from bedplate.forks import renewed
 from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Node, Shape, Taken, raise_mixed_devices
 from bedplate.graph.pending import CHECK_EVERY, LOCAL, ThreadState, pend, user_site
 from bedplate.later import deferred
@@ -41,7 +42,7 @@ from bedplate.tensor.values import array_of, compute, flush_if_large, leaf_node,
 
 tensor_html = deferred("bedplate.tensor.notebook", "tensor_html")
 _new = object.__new__
-_adding = threading.RLock()  # two threads may add to the gradient of one leaf
+_adding = renewed(threading.RLock())  # two threads may add to the gradient of one leaf
 
 
 class Tensor(Assignment, Interchange, Standard, Methods):
