@@ -284,12 +284,31 @@ def sources_of(roots: list[Node], n_inputs: int) -> list[int]:
     found: dict[Node, int] = {}
     for node in topological_order(roots):
         bits = 1 << node.attributes["index"] if node.op.name == "placeholder" else 0
-        if node.op.name == "checked_index":
+        if _checks_an_index(node):
             bits |= 1 << n_inputs
         for source in node.inputs:
             bits |= found[source]
         found[node] = bits
     return [found[root] for root in roots]
+
+
+def _checks_an_index(node: Node) -> bool:
+    """Whether a node, or what a composed op is made of, compares an index with a size."""
+    if node.op.name == "checked_index":
+        return True
+    if node.op.kind != "composed" or node.op.expand is None:
+        return False
+    made = node.op.expand(node.inputs, node.attributes)
+    stack = list(made) if isinstance(made, tuple) else [made]
+    seen = set(node.inputs)
+    while stack:
+        each = stack.pop()
+        if each not in seen:
+            seen.add(each)
+            if _checks_an_index(each):
+                return True
+            stack += each.inputs
+    return False
 
 
 def _place_of(kernel: Any, launches: list[Launch]) -> str:

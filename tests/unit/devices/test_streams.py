@@ -80,6 +80,15 @@ def test_events(loopback: bp.Device) -> None:
     second.wait(here)  # of another device: nothing to wait for
 
 
+def test_a_wrong_index_inside_of_a_composed_operation(loopback: bp.Device) -> None:
+    with bp.Stream(loopback):
+        loss = bp.cross_entropy(
+            bp.zeros((2, 5), device=loopback), bp.tensor([0, 5], device=loopback)
+        )
+        with pytest.raises(IndexError, match="cross_entropy: target: index 5 is out of range"):
+            loss.item()
+
+
 def test_a_wrong_index_sticks_to_its_stream_and_to_what_depends_on_it(loopback: bp.Device) -> None:
     with bp.Stream(loopback) as stream:
         good = bp.tensor([1.0, 2.0], device=loopback) * 2
