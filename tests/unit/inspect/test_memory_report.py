@@ -47,7 +47,7 @@ def test_the_report_tells_what_is_held_by_kind_and_line() -> None:
     assert report.live - before.live == pytest.approx(4 * size + given.nbytes, rel=0.05)
     assert any(HERE in line and kind == "data" for line, kind in report.by("line", "kind"))
     assert report.by("module")["Linear"][0] >= size
-    assert list(report.by("device")) == ["cpu"]
+    assert "cpu" in report.by("device")  # other tests may hold values elsewhere
     assert report.peak is None and "the peak is known inside" in str(report)
 
 
@@ -68,6 +68,7 @@ def test_peaks_are_nested() -> None:
 
 def test_a_training_step_beside_own_arithmetic() -> None:
     batch, width = 256, 512
+    others = bp.memory.report().by("kind").get("parameter", (0, 0))[0]  # held by other tests
     with bp.memory.peak() as m:
         up, down = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
         optimiser = optim.SGD([*up.parameters(), *down.parameters()], lr=0.1)
@@ -81,7 +82,7 @@ def test_a_training_step_beside_own_arithmetic() -> None:
     value, weight = 4 * batch * width, 4 * width * width
     kinds = {kind: most for kind, (_, most) in m.report().by("kind").items()}
     # two weights, the new ones beside the old while they are updated
-    assert kinds["parameter"] in (2 * weight, 3 * weight, 4 * weight)
+    assert kinds["parameter"] - others in (2 * weight, 3 * weight, 4 * weight)
     assert m.added >= 4 * weight + 2 * value
     assert sum(kinds.values()) == pytest.approx(m.bytes, rel=0.02)
 
