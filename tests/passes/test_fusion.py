@@ -279,27 +279,3 @@ def test_short_rows_without_loops_have_the_bits_of_those_with(columns, monkeypat
     monkeypatch.setattr(layout, "SHORT_ROW", 0)
     for a, b in zip(short, values(), strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.parametrize("turn", ["transposed", "reversed", "broadcast"])
-def test_a_second_result_that_is_read_in_another_order_stays_where_it_is(turn):
-    """As the imaginary part of an adjoint is: minus a product's, read transposed."""
-    rng = np.random.default_rng(5)
-    a, b, c = (rng.standard_normal((6, 6)) for _ in range(3))
-    turns = {
-        "transposed": lambda x: x.T,
-        "reversed": lambda x: x[::-1],
-        "broadcast": lambda x: x[2:3],
-    }
-
-    def step():
-        x, y, z = bp.tensor(a), bp.tensor(b), bp.tensor(c)
-        product = x @ y + z
-        both = (turns[turn](-product) + z) * 2.0
-        return [both.numpy(), product.numpy()]
-
-    fused = step()
-    with config(fusion=False):
-        plain = step()
-    for one, other in zip(fused, plain, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
