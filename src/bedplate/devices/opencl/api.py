@@ -7,6 +7,7 @@ while one is in a call.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable
 from ctypes import c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
@@ -123,6 +124,11 @@ class Api:
         if code_given:
             raise ClError(name, code_given)
         return None
+
+    def release(self, name: str, handle: Any) -> None:
+        """Give a handle back; a driver that does not take it harms nobody."""
+        with contextlib.suppress(ClError):
+            self(name, handle)
 
     def of_platform(self, platform: int) -> Api:
         """The same functions, and those of the platform's own for memory.

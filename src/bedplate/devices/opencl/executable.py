@@ -67,8 +67,8 @@ class Executable:
 
     def __del__(self) -> None:
         for kernel in self._all:
-            self._api("clReleaseKernel", kernel)
-        self._api("clReleaseProgram", self._program)
+            self._api.release("clReleaseKernel", kernel)
+        self._api.release("clReleaseProgram", self._program)
 
 
 class Compiler:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -17,7 +18,9 @@ from tests.unit.devices.opencl.on_device import driver
 
 from bedplate.config import config
 from bedplate.devices.opencl import BACKEND, executable
+from bedplate.devices.opencl.api import Api, ClError
 from bedplate.devices.opencl.build_server import question
+from bedplate.devices.opencl.driver import Event, Queue
 from bedplate.errors import DeviceError, InternalError, KernelError
 from bedplate.kernel import f32, i64, kernel, load, local, loop, ptr, store, word_int, word_pointer
 from bedplate.kernel.device.apart import Ended, Helpers, Refused
@@ -256,3 +259,27 @@ def test_the_backend_says_what_there_is() -> None:
     assert BACKEND.count() >= 1
     with pytest.raises(DeviceError, match="opencl: there is no device 99"):
         BACKEND.open(99)
+
+
+class BrokenApi:
+    """Every function fails, as after a fault."""
+
+    release = Api.release
+
+    def __call__(self, name: str, *arguments: Any) -> Any:
+        raise ClError(name, -5)
+
+    number = __call__
+
+
+def test_a_broken_driver_is_told_by_what_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = driver()
+    api: Any = BrokenApi()
+    queue = Queue(api, 1)
+    event = Event(api, 2, queue)
+    monkeypatch.setattr(device, "_api", api)
+    assert device.is_reached(event)
+    with pytest.raises(DeviceError, match="clWaitForEvents"):
+        device.synchronise(event)
+    del queue, event  # a finaliser that raised would be a warning, which is an error here
+    gc.collect()
