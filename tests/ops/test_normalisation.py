@@ -211,7 +211,7 @@ def kernels(value: Any) -> int:
 
 
 def test_how_many_kernels_a_normalisation_is() -> None:
-    """One for rows; a batch is summed twice, each time in two launches, then scaled."""
+    """One for rows; a batch has moments of images, those joined in small launches, and is scaled."""
     x = bp.tensor(floats(0, 4, 8, 6, 40).astype(np.float32)).realise()
     w = bp.ones(8).realise()
     assert kernels(F.layer_norm(x, x.shape[-1:])) == 1
@@ -220,6 +220,29 @@ def test_how_many_kernels_a_normalisation_is() -> None:
     assert kernels(F.group_norm(x, 2, w, w)) <= 2
     assert kernels(F.batch_norm(x, w, w, w, w)) <= 2
     assert kernels(F.batch_norm(x, None, None, w, w, True)) <= 8
+
+
+def test_how_often_a_batch_norm_with_gradients_passes_over_memory() -> None:
+    """Moments from x; y and two sums from x and g; then the gradient: 7 images, no copy of one."""
+    x = bp.tensor(floats(0, 8, 64, 20, 20).astype(np.float32)).realise().requires_grad_()
+    g = bp.tensor(floats(1, 8, 64, 20, 20).astype(np.float32)).realise()
+    y = F.batch_norm(x, None, None, training=True)
+    y.backward(g)
+    whole = 4 * x.size
+    launches = bp.explain(y, x.grad).launches()
+    images = [
+        buffer.nbytes for launch in launches for buffer in (*launch.reads, *launch.writes)
+        if buffer.nbytes == whole
+    ]  # fmt: skip
+    assert len(images) == 1 + 3 + 3
+
+
+def test_images_of_a_batch_that_lie_far_apart(device: Any) -> None:
+    """The variance of a batch is also that of the means of its images, to the last digits."""
+    offsets = np.array([-3e3, 1.0, 2e3, 7e3])[:, None, None, None]
+    x = (floats(0, 4, 3, 9, 31) + offsets).astype(np.float32)
+    found = F.batch_norm(bp.Tensor(x, device), None, None, training=True).numpy()
+    np.testing.assert_allclose(found, standard(x, (0, 2, 3), 1e-5), atol=2e-6)
 
 
 def test_modules_follow_batches_as_named() -> None:

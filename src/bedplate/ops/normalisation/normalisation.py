@@ -116,7 +116,7 @@ def batch_norm(
                   standardised x; finite for constant channels
     raises        ShapeError for values that do not fit, for a single element a channel in
                   training; ValueError without statistics
-    cost          3 passes over x in training, 1 else; 6 with the gradient
+    cost          2 passes over x in training, 1 else; the gradient is 2 over x and g
     source        Ioffe and Szegedy 2015, arXiv:1502.03167
     >>> import bedplate as bp
     >>> x = bp.tensor([[1.0], [3.0]])

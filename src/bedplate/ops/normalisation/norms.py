@@ -53,8 +53,46 @@ def _mean(x: Value, axes: Shape | None = None) -> Value:
     return apply(MEAN, (x,), {"axes": (len(x.shape) - 1,) if axes is None else axes})
 
 
+def _inverse_root_rule(inputs: tuple[Any, ...], attributes: Attributes) -> tuple[Shape, DType]:
+    (x,) = inputs
+    if not x.dtype.is_float:
+        refuse(DTypeError, "inverse_root", "only floats have one", {"x": x})
+    return x.shape, x.dtype
+
+
+def _inverse_root_gradient(
+    grad_out: Value, inputs: Any, output: Value, *, eps: float
+) -> tuple[Value]:
+    """-g y^3 / 2"""
+    y = wide(output)
+    cube = multiply(multiply(y, y), y)
+    return (as_type(multiply(multiply(wide(grad_out), cube), -0.5), output.dtype),)
+
+
+INVERSE_ROOT = register(
+    Op(
+        "inverse_root",
+        "composed",
+        _inverse_root_rule,
+        reference=widened(lambda x, *, eps: 1 / np.sqrt(x + eps)),
+        gradient=_inverse_root_gradient,
+        expand=lambda inputs, attributes: as_type(
+            rsqrt(add(wide(inputs[0]), attributes["eps"])), inputs[0].dtype
+        ),
+        dtypes=FLOATS,
+        samples=(floats((3, 5), low=0.0, eps=1e-2), floats((0, 3), low=0.0, eps=1e-2)),
+        doc="1 / sqrt(x + eps). An attribute is the same number in a norm and in its gradient, so "
+        "what both compute from it is computed once.",
+    )
+)
+
+
+def _inverse_root(x: Value, eps: float) -> Value:
+    return apply(INVERSE_ROOT, (x,), {"eps": float(eps)})
+
+
 def _inverse_rms(x: Value, eps: float) -> Value:
-    return rsqrt(add(_mean(multiply(x, x)), eps))
+    return _inverse_root(_mean(multiply(x, x)), eps)
 
 
 def rms_norm_gradient(
@@ -157,6 +195,9 @@ def _moments(x: Value, axes: Shape) -> tuple[Value, Value, Value]:
     The first mean is rounded: half a unit of a large offset is much beside a small deviation. What
     it is off by is the mean of the deviations, found in the pass that squares them.
     """
+    inner = _trailing(x, axes)
+    if inner and inner != axes:
+        return _moments_of_rows(x, inner, tuple(axis for axis in axes if axis not in inner))
     mean = _mean(x, axes)
     rough = subtract(x, mean)
     rest = _mean(rough, axes)
@@ -164,10 +205,30 @@ def _moments(x: Value, axes: Shape) -> tuple[Value, Value, Value]:
     return mean, rest, maximum(variance, 0)
 
 
+def _trailing(x: Value, axes: Shape) -> Shape:
+    """Those of the axes that are the last ones of x, with nothing between."""
+    ndim = len(x.shape)
+    return tuple(axis for axis in axes if all(a in axes for a in range(axis, ndim)))
+
+
+def _moments_of_rows(x: Value, inner: Shape, outer: Shape) -> tuple[Value, Value, Value]:
+    """`_moments` over inner and outer axes, from those over the inner ones alone.
+
+    A row of the inner axes stays in the caches for its second pass, so x is read from memory once:
+    the variance is the mean of the variances of rows, plus the variance of their means.
+    """
+    means, rests, variances = _moments(x, inner)
+    mean = _mean(means, outer)
+    apart = add(subtract(means, mean), rests)
+    rest = _mean(apart, outer)
+    between = subtract(_mean(multiply(apart, apart), outer), multiply(rest, rest))
+    return mean, rest, add(_mean(variances, outer), maximum(between, 0))
+
+
 def _standardised(x: Value, axes: Shape, eps: float) -> tuple[Value, Value]:
     """x with mean 0 and variance 1 over the axes, and the factor that made the variance 1."""
     mean, rest, variance = _moments(x, axes)
-    r = rsqrt(add(variance, eps))
+    r = _inverse_root(variance, eps)
     return multiply(subtract(subtract(x, mean), rest), r), r
 
 
