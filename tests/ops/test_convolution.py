@@ -50,6 +50,9 @@ PATHS = [
     (33, 1, 64, 2, 3, 3, 1, 1, 1), (256, 1, 30, 3, 3, 1, 1, 1, 1),
     # depthwise, rows in one piece
     (4, 4, 4, 9, 40, 3, 1, 1, 1), (3, 3, 3, 1, 17, 5, 1, 2, 1), (2, 2, 2, 21, 16, 2, 1, 1, 1),
+    # strips of vectors and what they leave, padding of more than a vector, none
+    (3, 3, 3, 4, 101, 3, 1, 1, 1), (2, 2, 2, 5, 83, 5, 1, 2, 1), (2, 2, 2, 3, 66, 3, 1, 20, 1),
+    (2, 2, 2, 6, 131, 2, 1, 0, 1),
 ]  # fmt: skip
 
 
@@ -136,7 +139,7 @@ def test_layout_changes_the_order_of_sums_alone(kind: Any) -> None:
 def test_kernels_touch_nothing_outside_their_buffers(kind: Any) -> None:
     channels, groups, out, _ = kind
     w = floats(2, out, channels // groups, 3, 3).astype(np.float32)
-    for shape in ((1, 1), (2, 3), (5, 33)):
+    for shape in ((1, 1), (2, 3), (5, 33), (3, 70)):
         x = floats(1, 2, channels, *shape).astype(np.float32)
         plain = value_and_gradients(x, w, kind)
         with bp.config(check=True):

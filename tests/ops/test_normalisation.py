@@ -211,7 +211,7 @@ def kernels(value: Any) -> int:
 
 
 def test_how_many_kernels_a_normalisation_is() -> None:
-    """One for rows; a batch has moments of images, those joined in small launches, and is scaled."""
+    """One for rows; a batch has moments of images, joined in small launches, and is scaled."""
     x = bp.tensor(floats(0, 4, 8, 6, 40).astype(np.float32)).realise()
     w = bp.ones(8).realise()
     assert kernels(F.layer_norm(x, x.shape[-1:])) == 1

@@ -6,17 +6,18 @@
 for windows that move by 1. The plain loop nest, and what becomes of it:
 
     for item in items:                  some rows of a plane, or all planes of a channel
-        for x by lanes:                 a column of vectors, from its first row to its last
+        for x by strips:                as many vectors side by side as there are registers for
             for row in rows of in:      loaded once for each i, shifted by i
                 for j, i in window:     as many rows of out are under way as the window has rows
 
 So a row is read from the first cache once for each column of the window, not once for each of its
-elements. What lies outside of a plane is left out: by mask where outputs are summed; of the sum of
-a weight, its zeros add nothing, and where the sum is NaN, as zero times infinity is, it is added up
-again without them. An output is one chain over j, then i; a weight one chain over n, x and y in
+elements, and memory in the order in which it lies. What strips leave of a row are single vectors.
+What lies outside of a plane is left out: by mask where outputs are summed; of the sum of a weight,
+its zeros add nothing, and where the sum is NaN, as zero times infinity is, it is added up again
+without them. An output is one chain over j, then i; a weight one chain over n, strips, y and x in
 each lane, and lanes are added in a fixed tree: no bit depends on the number of threads.
 
-The rows and vectors of the kernels' tile are those of the window.
+The rows and vectors of the kernels' tile are those of the window, its form how wide a strip is.
 
     accumulates in   float32 for bfloat16, float16 and float32; float64
     bytes            in and out once
@@ -25,6 +26,8 @@ The rows and vectors of the kernels' tile are those of the window.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bedplate.devices.cpu.caches import cache_bytes
@@ -35,6 +38,7 @@ from bedplate.kernel import (
     cast,
     fma,
     from_dtype,
+    host,
     i64,
     kernel,
     load,
@@ -56,6 +60,8 @@ from bedplate.ops.matmul.tiles import accumulator
 
 # elements of a window; its weights or their sums stay in registers
 MOST_TAPS = 25
+MOST_VECTORS = 4  # of a strip
+SPARE = 8  # registers for what is loaded, and for masks and addresses
 ITEMS_PER_WORKER = 4  # so many that all workers end at about the same time
 
 WORDS = Words(
@@ -84,8 +90,8 @@ def depthwise_kernel(tile: Tile) -> Kernel:
                 [_weight(tile, word, at + (word.weight_j * j + word.weight_i * i))
                  for i in range(tile.vectors)] for j in range(tile.rows)
             ]  # fmt: skip
-            for x in loop(0, word.out_x, tile.lanes):
-                _emit_column(tile, word, source, out, weights, x, (first, last))
+            for strip in _strips(tile, word):
+                _emit_strip(tile, word, source, out, weights, strip, (first, last))
 
     return convolution_depthwise
 
@@ -95,56 +101,98 @@ def _weight(tile: Tile, word: Reader, at: Value) -> Value:
     return splat(cast(value, tile.accumulate), tile.lanes)
 
 
-def _shifted(tile: Tile, word: Reader, x: Value) -> list[tuple[Value, Value]]:
-    """(first column, mask of columns inside) for each column of the window."""
-    lanes, size = tile.lanes, word.size_x
-    found = []
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Vectors of outputs side by side.
+
+    x      the first column
+    keep   which lanes of the only vector are inside; None: all of all vectors
+    taps   for each vector and column of the window: the first column of the input, and which lanes
+           of it are inside; None: all
+    """
+
+    x: Value
+    keep: Value | None
+    taps: list[list[tuple[Value, Value | None]]]
+
+
+def _strips(tile: Tile, word: Reader) -> Iterator[Strip]:
+    """Strips over a row while they are full, then single vectors."""
+    lanes, width = tile.lanes, tile.form
+    step = width * lanes
+    whole = word.out_x - word.out_x % step
+    if width > 1:
+        for x in loop(0, whole, step):
+            yield Strip(x, None, [_taps(tile, word, x, v, width) for v in range(width)])
+    for x in loop(whole if width > 1 else 0, word.out_x, lanes):
+        yield Strip(x, tail_mask(word.out_x - x, lanes), [_taps(tile, word, x, 0, 1)])
+
+
+def _taps(
+    tile: Tile, word: Reader, x: Value, v: int, width: int
+) -> list[tuple[Value, Value | None]]:
+    """What vector v of a strip meets: `strip_of` sees to it that only its ends reach outside."""
+    lanes, found = tile.lanes, []
     for i in range(tile.vectors):
-        first = x - word.before_x + i
-        found.append((first, tail_mask(size - first, lanes) & ~tail_mask(-first, lanes)))
+        first = x - word.before_x + (v * lanes + i)
+        mask = None
+        if v == 0:
+            mask = ~tail_mask(-first, lanes)
+        if v == width - 1:
+            right = tail_mask(word.size_x - first, lanes)
+            mask = right if mask is None else mask & right
+        found.append((first, mask))
     return found
 
 
-def _row(
-    tile: Tile, word: Reader, source: Value, y: Value, shifts: Any
-) -> list[tuple[Value, Value]]:
-    """(a row of the input, which of it is inside) for each column of the window; zeros outside."""
-    inside = splat((y >= 0) & (y < word.size_y), tile.lanes)
-    row = source + y * word.source_y
-    found = []
-    for first, mask in shifts:
-        there = mask & inside
-        value = cast(load(row + first, tile.lanes, mask=there), tile.accumulate)
-        found.append((value, there))
-    return found
+def strip_of(tile: Tile, size_x: int, out_x: int, before_x: int) -> int:
+    """The vectors of a strip: what weights and sums leave of the registers, up to MOST_VECTORS.
+
+    before_x   how far the first window reaches out on the left
+    """
+    after_x = out_x + tile.vectors - 1 - before_x - size_x
+    if max(before_x, after_x) > tile.lanes:  # more than the vectors at the ends reach outside
+        return 1
+    registers = 32 if host().vector_bits != 256 else 16
+    free = (registers - SPARE - tile.rows * tile.vectors) // tile.rows
+    return max(min(out_x // tile.lanes, free, MOST_VECTORS), 1)
 
 
-def _emit_column(
-    tile: Tile, word: Reader, source: Value, out: Value, weights: Any, x: Value,
+def _values(tile: Tile, row: Value, taps: Any) -> list[Value]:
+    """A row of the input for each column of the window; zeros outside."""
+    return [cast(load(row + first, tile.lanes, mask=mask), tile.accumulate) for first, mask in taps]
+
+
+def _emit_strip(
+    tile: Tile, word: Reader, source: Value, out: Value, weights: Any, strip: Strip,
     rows: tuple[Value, Value],
 ) -> None:  # fmt: skip
-    """One vector of columns, from the first row to the last."""
+    """One strip, from the first row to the last."""
     lanes, taps_y = tile.lanes, tile.rows
-    shifts = _shifted(tile, word, x)
-    keep = tail_mask(word.out_x - x, lanes)
     nothing = zeros(tile.accumulate, lanes)
-    # sums[0] is complete with this row, the last one begins with it
-    sums = [var(nothing) for _ in range(taps_y)]
+    # sums[0] of a vector is complete with this row, the last one begins with it
+    sums = [[var(nothing) for _ in range(taps_y)] for _ in strip.taps]
     first, last = rows
     for number in loop(first - (taps_y - 1), last):
         y = number + (taps_y - 1) - word.before_y
-        values = _row(tile, word, source, y, shifts)
-        made = []
-        for n, total in enumerate(sums):
-            value = total.get()
-            for weight, (x_value, there) in zip(weights[taps_y - 1 - n], values, strict=True):
-                value = select(there, fma(x_value, weight, value), value)
-            made.append(value)
+        with when((y >= 0) & (y < word.size_y)):
+            row = source + y * word.source_y
+            for totals, taps in zip(sums, strip.taps, strict=True):
+                values = _values(tile, row, taps)
+                for n, total in enumerate(totals):
+                    made = total.get()
+                    for i, (_, mask) in enumerate(taps):
+                        more = fma(values[i], weights[taps_y - 1 - n][i], made)
+                        made = more if mask is None else select(mask, more, made)
+                    total.set(made)
         with when(number >= first):
-            at = out + (number * word.out_x + x)
-            store(at, cast(made[0], tile.element), mask=keep)
-        for total, value in zip(sums, [*made[1:], nothing], strict=True):
-            total.set(value)
+            at = out + (number * word.out_x + strip.x)
+            for v, totals in enumerate(sums):
+                store(at + v * lanes, cast(totals[0].get(), tile.element), mask=strip.keep)
+        for totals in sums:
+            moved = [total.get() for total in totals[1:]]
+            for total, value in zip(totals, [*moved, nothing], strict=True):
+                total.set(value)
 
 
 @functools.cache
@@ -160,8 +208,8 @@ def depthwise_by_weight_kernel(tile: Tile) -> Kernel:
             sums = [[var(nothing) for _ in range(taps_x)] for _ in range(taps_y)]
             for image in loop(word.images):
                 source, grad = _planes(tile, word, image, channel)
-                for x in loop(0, word.out_x, tile.lanes):
-                    _sum_column(tile, word, source, grad, sums, x)
+                for strip in _strips(tile, word):
+                    _sum_strip(tile, word, source, grad, sums, strip)
             out = word.pointer("to", tile.element) + channel * (taps_y * taps_x)
             for j, row in enumerate(sums):
                 for i, total in enumerate(row):
@@ -183,24 +231,32 @@ def _planes(tile: Tile, word: Reader, image: Value, channel: Value) -> tuple[Val
     )
 
 
-def _sum_column(tile: Tile, word: Reader, source: Value, grad: Value, sums: Any, x: Value) -> None:
-    """One vector of columns of an image: each row of it meets as many rows of the gradient."""
+def _sum_strip(
+    tile: Tile, word: Reader, source: Value, grad: Value, sums: Any, strip: Strip
+) -> None:  # fmt: skip
+    """One strip of an image: each row of it meets as many rows of the gradient."""
     lanes, taps_y = tile.lanes, tile.rows
-    shifts = _shifted(tile, word, x)
-    out_y = word.out_y
-    keep = tail_mask(word.out_x - x, lanes)
+    nothing = zeros(tile.accumulate, lanes)
     # met[0] is the newest row of the gradient, which the first row of the window takes there
-    met = [var(zeros(tile.accumulate, lanes)) for _ in range(taps_y)]
-    for number in loop(out_y + (taps_y - 1)):
-        there = keep & splat(number < out_y, lanes)
-        row = load(grad + (number * word.grad_y + x), lanes, mask=there)
-        rows = [cast(row, tile.accumulate), *(each.get() for each in met[:-1])]
-        values = _row(tile, word, source, number - word.before_y, shifts)
-        for j, g in enumerate(rows):
-            for i, (value, _) in enumerate(values):
-                sums[j][i].set(fma(value, g, sums[j][i].get()))
-        for each, g in zip(met, rows, strict=True):
-            each.set(g)
+    met = [[var(nothing) for _ in range(taps_y)] for _ in strip.taps]
+    for number in loop(word.out_y + (taps_y - 1)):
+        for each in met:
+            for older, newer in zip(reversed(each), reversed(each[:-1]), strict=False):
+                older.set(newer.get())
+            each[0].set(nothing)
+        with when(number < word.out_y):
+            at = grad + (number * word.grad_y + strip.x)
+            for v, each in enumerate(met):
+                g = load(at + v * lanes, lanes, mask=strip.keep)
+                each[0].set(cast(g, tile.accumulate))
+        y = number - word.before_y
+        with when((y >= 0) & (y < word.size_y)):
+            row = source + y * word.source_y
+            for each, taps in zip(met, strip.taps, strict=True):
+                values = _values(tile, row, taps)
+                for j, g in enumerate(each):
+                    for i, value in enumerate(values):
+                        sums[j][i].set(fma(value, g.get(), sums[j][i].get()))
 
 
 def _sum_inside(tile: Tile, word: Reader, channel: Value, tap: Value) -> Value:
@@ -261,6 +317,8 @@ def enter_depthwise(
     wanted = -(-planes * sizes_out[0] // (ITEMS_PER_WORKER * n_workers()))
     rows = max(min(most, wanted, sizes_out[0]), min(4 * taps_y, sizes_out[0]))
     blocks = -(-sizes_out[0] // rows)
+    tile = Tile(accumulate, from_dtype(x.dtype), taps_y, taps_x)
+    tile = replace(tile, form=strip_of(tile, size[1], sizes_out[1], before[1]))
     words = WORDS.values(
         source=x, grad=0, weight=w, to=out, channels=out.shape[1], images=out.shape[0],
         size_y=size[0], size_x=size[1], out_y=sizes_out[0], out_x=sizes_out[1],
@@ -269,8 +327,8 @@ def enter_depthwise(
         weight_j=steps[0], weight_i=steps[1], first_weight=first, blocks=blocks, rows=rows,
     )  # fmt: skip
     builder.launch(
-        depthwise_kernel(Tile(accumulate, from_dtype(x.dtype), taps_y, taps_x)), words,
-        planes * blocks, reads=[x.buffer, w.buffer], writes=[out.buffer],
+        depthwise_kernel(tile), words, planes * blocks,
+        reads=[x.buffer, w.buffer], writes=[out.buffer],
         flops=2.0 * out.size * taps_y * taps_x,
         nbytes=float((x.size + out.size) * x.dtype.itemsize), name="convolution_depthwise",
     )  # fmt: skip
@@ -280,6 +338,7 @@ def enter_depthwise_by_weight(builder: Any, x: Any, grad: Any, out: Any, shape: 
     """Enter the sums of the gradient by the weights."""
     _, taps_y, taps_x = shape.window
     tile = Tile(accumulator(x.dtype), from_dtype(x.dtype), taps_y, taps_x)
+    tile = replace(tile, form=strip_of(tile, shape.space[2], shape.out[2], shape.before[2]))
     words = WORDS.values(
         source=x, grad=grad, weight=0, to=out, channels=out.shape[0], images=x.shape[0],
         size_y=shape.space[1], size_x=shape.space[2], out_y=shape.out[1], out_x=shape.out[2],
