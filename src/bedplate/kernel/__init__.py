@@ -13,6 +13,15 @@ from bedplate.kernel.language.atomics import (
     fence,
     pause,
 )
+from bedplate.kernel.language.blocks import (
+    block_barrier,
+    from_lane,
+    load_matrices,
+    mma,
+    shared,
+    thread_lane,
+    thread_warp,
+)
 from bedplate.kernel.language.calls import call, call_pointer, extern
 from bedplate.kernel.language.conversions import bitcast, cast, constant, iota, splat, zeros
 from bedplate.kernel.language.memory import gather, load, local, prefetch, scatter, store
@@ -91,13 +100,13 @@ from bedplate.kernel.values import Value
 __all__ = [
     "Compiled", "Kernel", "Target", "Type", "Value", "Variable", "all_of", "any_of", "atomic_add",
     "atomic_cas", "atomic_exchange", "atomic_load", "atomic_store", "bf16", "bfloat16_dot",
-    "bitcast", "byte_dot", "call",
-    "call_pointer", "cast", "ceil", "constant", "copysign", "ctlz", "cttz", "element", "extern",
-    "extract", "f16", "f32", "f64", "fence", "floor", "fma", "from_dtype", "gather", "give_back",
-    "host", "i1", "i8", "i16", "i32", "i64", "insert", "iota", "kernel", "load", "local", "loop",
-    "maximum", "minimum", "mul_high", "otherwise", "pause", "popcount", "prefetch", "ptr",
-    "quotient", "raw_max", "raw_min", "reduce_add", "reduce_and", "reduce_max", "reduce_min",
-    "reduce_mul", "reduce_or", "remainder", "round_even", "scale", "scatter", "select", "shuffle",
-    "splat", "sqrt", "store", "tail_mask", "trunc", "u8", "u16", "u32", "u64", "var", "vec", "when",
-    "while_", "word_float", "word_int", "word_pointer", "zeros",
+    "bitcast", "block_barrier", "byte_dot", "call", "call_pointer", "cast", "ceil", "constant",
+    "copysign", "ctlz", "cttz", "element", "extern", "extract", "f16", "f32", "f64", "fence",
+    "floor", "fma", "from_dtype", "from_lane", "gather", "give_back", "host", "i1", "i8", "i16",
+    "i32", "i64", "insert", "iota", "kernel", "load", "load_matrices", "local", "loop", "maximum",
+    "minimum", "mma", "mul_high", "otherwise", "pause", "popcount", "prefetch", "ptr", "quotient",
+    "raw_max", "raw_min", "reduce_add", "reduce_and", "reduce_max", "reduce_min", "reduce_mul",
+    "reduce_or", "remainder", "round_even", "scale", "scatter", "select", "shared", "shuffle",
+    "splat", "sqrt", "store", "tail_mask", "thread_lane", "thread_warp", "trunc", "u8", "u16",
+    "u32", "u64", "var", "vec", "when", "while_", "word_float", "word_int", "word_pointer", "zeros",
 ]  # fmt: skip

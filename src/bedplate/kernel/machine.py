@@ -321,9 +321,18 @@ def interpret(
     watch   called with each instruction and its value after it ran
     raises  KernelBoundsError for an access outside every known array
     """
+    machine = Machine(watch)
+    values = bind(machine, program, args, memory)
+    with np.errstate(all="ignore"):
+        return plain(machine.run(program, values))
+
+
+def bind(
+    machine: Machine, program: Program, args: tuple[Any, ...], memory: Sequence[Any]
+) -> list[Any]:
+    """The arguments as values of a machine, which may use the arrays among them and `memory`."""
     convention = Convention(program.name, program)
     words = convention.convert(args)
-    machine = Machine(watch)
     for i, array in enumerate(memory):
         machine.add_array(f"memory[{i}]", array)
     values: list[Any] = []
@@ -337,8 +346,11 @@ def interpret(
             values.append(np.array([word], np.uint16).view(numpy_dtype(type_))[0])
         else:
             values.append(settle(type_, word))
-    with np.errstate(all="ignore"):
-        result = machine.run(program, values)
+    return values
+
+
+def plain(result: Any) -> Any:
+    """A value of the interpreter as a Python number."""
     if isinstance(result, Pointer):
         return result.address
     return result.item() if isinstance(result, np.generic) else result

@@ -17,6 +17,7 @@ from bedplate.config import config
 from bedplate.errors import KernelError
 from bedplate.kernel import check_lowering, checks, codegen, context, report
 from bedplate.kernel.arguments import Convention
+from bedplate.kernel.blocks import interpret_block, warps_of
 from bedplate.kernel.context import line_of
 from bedplate.kernel.exits import check_exits
 from bedplate.kernel.ir import Program
@@ -185,10 +186,11 @@ class Kernel:
 
         args    as for a call: numbers and NumPy arrays
         memory  further arrays that the program may reach through addresses in its arguments
-        watch   called as watch(instruction, value) after each step
+        watch   called as watch(instruction, value) after each step; of a block, of thread 0
         raises  KernelBoundsError at the first access outside the arrays
         """
-        return interpret(self.ir, args, memory, watch)
+        run = interpret_block if warps_of(self.ir) else interpret
+        return run(self.ir, args, memory, watch)
 
     def __call__(self, *args: Any) -> Any:
         if context.state.tracer is not None:

@@ -66,6 +66,11 @@ class Target:
         return self.has_bfloat16_dot and self.cpu in _FAST_BFLOAT16_DOT
 
     @property
+    def has_tensor_cores(self) -> bool:
+        """Whether a warp multiplies matrices of bfloat16 and float16: `mma` of the language."""
+        return self.triple.startswith("nvptx")  # those that PTX is made for all do: sm_80 and newer
+
+    @property
     def runs_here(self) -> bool:
         """Whether this machine runs code for the target: of its own kind, not wider."""
         same = self.triple.split("-")[0] == _this_processor().triple.split("-")[0]

@@ -24,6 +24,7 @@ class Tracer:
         self.open = [self.block]
         self.broken: KernelError | None = None
         self.local_bytes = 0
+        self.shared_bytes = 0
         self.callees: dict[int, tuple[Any, int]] = {}
         self.program = Program(name, [], [], result, self.block)
 

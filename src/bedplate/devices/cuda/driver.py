@@ -15,6 +15,7 @@ from bedplate.devices.cuda.api import Api, CudaError
 from bedplate.devices.cuda.staging import Staging
 from bedplate.errors import DeviceError
 from bedplate.kernel import cache
+from bedplate.kernel.blocks import warps_of
 from bedplate.kernel.device.ptx import architecture, make_ptx, ptx_text, target_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
     Bytes = NDArray[np.uint8]
 
-THREADS = 32  # of a block: one warp, so that threads with nothing to do cost no others
+WARP = 32  # threads
+THREADS = WARP  # of a block: one warp, so that threads with nothing to do cost no others
 # Blocks for each multiprocessor: each can have 4 warps run at a time. Scratch memory is there once
 # for each thread, so that more would not fit what large products ask for.
 BLOCKS_PER_MULTIPROCESSOR = 4
@@ -56,10 +58,13 @@ class Event:
 
 
 class Executable:
-    """A loaded module and the function in it."""
+    """A loaded module and the function in it.
 
-    def __init__(self, api: Api, module: Any, function: Any) -> None:
-        self.api, self._module, self.function = api, module, function
+    warps  of a block that does an item; 0: each thread does items by itself
+    """
+
+    def __init__(self, api: Api, module: Any, function: Any, warps: int) -> None:
+        self.api, self._module, self.function, self.warps = api, module, function, warps
 
     def __del__(self) -> None:
         self.api.release("cuModuleUnload", self._module)
@@ -158,16 +163,19 @@ class CudaDriver:
             ptx = make_ptx(text).encode()
             cache.write(key, ptx)
         module = self._call("cuModuleLoadDataEx", ptx + b"\0", 0, [], [])
-        return Executable(
-            self._api, module, self._call("cuModuleGetFunction", module, symbol.encode())
-        )
+        function = self._call("cuModuleGetFunction", module, symbol.encode())
+        return Executable(self._api, module, function, warps_of(program))
 
     def launch(self, queue: Stream, executable: Executable, arguments: int, items: int) -> None:
         if items <= 0:
             return
-        words = ((arguments, items, self.n_workers), (ctypes.c_int64,) * 3)
+        n_blocks, threads, workers = self._n_blocks, THREADS, self.n_workers
+        if executable.warps:
+            n_blocks = workers = min(items, n_blocks)
+            threads = WARP * executable.warps
+        words = ((arguments, items, workers), (ctypes.c_int64,) * 3)
         self._call(
-            "cuLaunchKernel", executable.function, self._n_blocks, 1, 1, THREADS, 1, 1, 0,
+            "cuLaunchKernel", executable.function, n_blocks, 1, 1, threads, 1, 1, 0,
             queue.handle, words, 0,
         )  # fmt: skip
 

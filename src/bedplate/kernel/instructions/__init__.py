@@ -4,6 +4,7 @@ from bedplate.kernel.instructions import (
     arithmetic,
     atomics,
     bits,
+    blocks,
     calls,
     convert,
     dots,
@@ -15,7 +16,6 @@ from bedplate.kernel.instructions import (
 from bedplate.kernel.instructions.operation import OPERATIONS, Operation
 
 __all__ = [
-    "OPERATIONS", "Operation", "arithmetic", "atomics", "bits", "calls", "convert", "dots",
-    "floats",
-    "memory", "statements", "vectors",
+    "OPERATIONS", "Operation", "arithmetic", "atomics", "bits", "blocks", "calls", "convert",
+    "dots", "floats", "memory", "statements", "vectors",
 ]  # fmt: skip
