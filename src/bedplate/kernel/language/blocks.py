@@ -80,7 +80,7 @@ def load_matrices(pointer: Value, transposed: bool = False) -> Value:
     return tracer().emit("load_matrices", vec(type_, 8), (pointer,), attributes)
 
 
-def mma(a: Value, b: Value, c: Value) -> Value:
+def mma(a: Value, b: Value, c: Any) -> Value:
     """The product of a 16 x 16 and a 16 x 8 matrix, plus c, by the whole warp.
 
     With g = lane // 4 and t = lane % 4, a lane has
