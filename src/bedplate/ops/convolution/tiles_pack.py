@@ -26,6 +26,7 @@ from bedplate.kernel import (
     loop,
     otherwise,
     ptr,
+    select,
     splat,
     store,
     tail_mask,
@@ -48,22 +49,25 @@ def grid_kernel(source_type: Type, accumulate: Type) -> Kernel:
     def convolution_grid(args: ptr(i64), begin: i64, end: i64, worker: i64):
         word = GRID_WORDS.of(args)
         cells_z, cells_y, cells_x = word.triple("cells")
-        in_phase = cells_z * cells_y
-        lines = word.phases_z * word.phases_y * word.phases_x * in_phase
+        n_phases = word.phases_z * word.phases_y * word.phases_x
         for item in loop(begin, end):
             image, channel = item // word.channels, item % word.channels
             source = word.pointer("source", source_type)
             source = source + (image * word.stride_n + channel * word.stride_c)
-            to = word.pointer("to", accumulate) + item * lines * cells_x
-            for line in loop(lines):
-                phase, within = line // in_phase, line % in_phase
+            for phase in loop(n_phases):
                 shift = phase // word.phases_x
-                z = within // cells_y * word.apart_z + shift // word.phases_y - word.before_z
-                y = within % cells_y * word.apart_y + shift % word.phases_y - word.before_y
+                first_z = shift // word.phases_y - word.before_z
+                first_y = shift % word.phases_y - word.before_y
                 x = phase % word.phases_x - word.before_x
-                there = (y >= 0) & (y < word.size_y) & (z >= 0) & (z < word.size_z)
-                row = source + (z * word.stride_z + y * word.stride_y)
-                _pack_line(word, row, to + line * cells_x, x, there, lanes)
+                for cell_z in loop(cells_z):
+                    z = cell_z * word.apart_z + first_z
+                    lines = ((item * n_phases + phase) * cells_z + cell_z) * cells_y
+                    to = word.pointer("to", accumulate) + lines * cells_x
+                    for cell_y in loop(cells_y):
+                        y = cell_y * word.apart_y + first_y
+                        there = (y >= 0) & (y < word.size_y) & (z >= 0) & (z < word.size_z)
+                        row = source + (z * word.stride_z + y * word.stride_y)
+                        _pack_line(word, row, to + cell_y * cells_x, x, there, lanes)
 
     return convolution_grid
 
@@ -71,17 +75,20 @@ def grid_kernel(source_type: Type, accumulate: Type) -> Kernel:
 def _pack_line(word: Reader, row: Value, to: Value, first: Value, there: Value, lanes: int) -> None:
     """Columns first, first + apart, ... of a row; zeros where there is none."""
     accumulate = element(to.type)
-    cells, size, stride, step = word.cells_x, word.size_x, word.stride_x, word.apart_x
-    for column in loop(0, cells, lanes):
-        inside = tail_mask(cells - column, lanes)
-        x = iota(i64, lanes) * splat(step, lanes) + splat(first + column * step, lanes)
-        known = (x >= splat(constant(i64, 0), lanes)) & (x < splat(size, lanes))
-        mask = known & inside & splat(there, lanes)
-        with when(step * stride == 1):
-            value = load(row + (first + column), lanes, mask=mask)
-            store(to + column, cast(value, accumulate), mask=inside)
-        with otherwise():
-            value = gather(row, x * splat(stride, lanes), mask=mask)
+    cells, stride, step = word.cells_x, word.stride_x, word.apart_x
+    size = select(there, word.size_x, constant(i64, 0))
+    with when(step * stride == 1):
+        for column in loop(0, cells, lanes):
+            x = first + column
+            mask = tail_mask(size - x, lanes) & ~tail_mask(-x, lanes)
+            value = load(row + x, lanes, mask=mask)
+            store(to + column, cast(value, accumulate), mask=tail_mask(cells - column, lanes))
+    with otherwise():
+        for column in loop(0, cells, lanes):
+            inside = tail_mask(cells - column, lanes)
+            x = iota(i64, lanes) * splat(step, lanes) + splat(first + column * step, lanes)
+            known = (x >= splat(constant(i64, 0), lanes)) & (x < splat(size, lanes))
+            value = gather(row, x * splat(stride, lanes), mask=known & inside)
             store(to + column, cast(value, accumulate), mask=inside)
 
 

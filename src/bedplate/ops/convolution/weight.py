@@ -120,16 +120,17 @@ def _sum_tile(
     out_y, out_x = word.out_y, word.out_x
     for image in loop(word.images):
         grid, grad = _image(tile, word, image, group)
-        for line in loop(word.out_z * out_y):
-            here = grid + (line // out_y * word.grid_y + line % out_y) * word.grid_x
-            for x in loop(0, out_x, lanes):
-                mask = tail_mask(out_x - x, lanes)
-                at = grad + line * out_x + x
-                left = [load(at + step, lanes, mask=mask) for step in lines]
-                for j, tap in enumerate(taps):
-                    right = load(here + tap + x, lanes, mask=mask)
-                    for g, row in zip(left, sums, strict=True):
-                        row[j].set(fma(g, right, row[j].get()))
+        for z in loop(word.out_z):
+            for y in loop(out_y):
+                here = grid + (z * word.grid_y + y) * word.grid_x
+                there = grad + (z * out_y + y) * out_x
+                for x in loop(0, out_x, lanes):
+                    mask = tail_mask(out_x - x, lanes)
+                    left = [load(there + (x + step), lanes, mask=mask) for step in lines]
+                    for j, tap in enumerate(taps):
+                        right = load(here + (tap + x), lanes, mask=mask)
+                        for g, row in zip(left, sums, strict=True):
+                            row[j].set(fma(g, right, row[j].get()))
     return sums
 
 
