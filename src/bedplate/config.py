@@ -113,6 +113,8 @@ SETTINGS = (
             "that is faster: the same bits, but subnormal numbers count as zeros", plans=True),
     Setting("byte_dot", True, "products of int8 and uint8 by the processor's dot instruction, "
             "where it has one: the same integers", plans=True),
+    Setting("tensor_cores", True, "products and attention of bfloat16 and float16 by tensor cores, "
+            "on devices that have them; off: kernels with the bits of the CPU", plans=True),
     Setting("opencl_options", "", "further options of OpenCL's compiler: with -cl-opt-disable "
             "kernels are made four times as fast, and run slower"),
     Setting("print_precision", 4, "digits behind the point when a tensor is printed"),

@@ -17,6 +17,7 @@ from bedplate.devices.cpu.runner import Slot
 from bedplate.devices.cpu.runner import n_workers as count_workers
 from bedplate.dtypes import DType
 from bedplate.errors import InternalError
+from bedplate.kernel import Target
 
 ALIGNMENT = 64
 
@@ -133,10 +134,12 @@ class PlanBuilder:
     """Collects the launches of one plan.
 
     n_workers  how many workers may run the items of a launch at once; by default the CPU's
+    target     of the device that runs them, for ops that have kernels for some; None: the CPU
     """
 
-    def __init__(self, n_workers: int | None = None) -> None:
+    def __init__(self, n_workers: int | None = None, target: Target | None = None) -> None:
         self.n_workers = count_workers() if n_workers is None else n_workers
+        self.target = target
         self.launches: list[Launch] = []
         self.error_record: BufferRef = BufferRef(ALIGNMENT, slot=1, name="errors")
         # what an op made of a value and another may take as well, by keys of their own

@@ -26,6 +26,7 @@ from bedplate.config import config
 from bedplate.devices.cpu.runner import NativePlan, Slot, Task
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
+from bedplate.kernel import Target
 from bedplate.kernel.staging import compile_together
 from bedplate.observer import hooks
 
@@ -82,10 +83,11 @@ def plan_launches(
     wishes: Sequence[tuple[int, int]] = (),
     keep_steps: bool = False,
     n_workers: int | None = None,
+    target: Target | None = None,
 ) -> Launches:
     """The launches of a graph and where each value lies; see `compile_plan`.
 
-    n_workers  of the device that runs them; by default the CPU's
+    n_workers, target  of the device that runs them; by default the CPU's
     """
     steps: list[Step] = []
     final = run_passes(roots, steps if keep_steps else None)
@@ -94,7 +96,8 @@ def plan_launches(
     results, slots, output_bytes = _results(final, access, n_inputs)
     groups = Fuser(final, access).run()
     scalars = {i: Slot(FIRST_INPUT + n_inputs + len(output_bytes) + i) for i in range(n_scalars)}
-    lowering = Lowering(access, slots, scalars, _projections(groups, final), n_workers)
+    projections = _projections(groups, final)
+    lowering = Lowering(access, slots, scalars, projections, n_workers, target)
     builder = lowering.run(groups)
     regions = schedule(builder.launches)
     granted = _granted(regions, wishes, results, lowering, final, access)

@@ -271,8 +271,9 @@ def compile_for(device: Device, roots: list[Node], n_inputs: int, n_scalars: int
 
     raises  DeviceError for what the device cannot do
     """
-    workers = 1 if device.runtime is None else device.runtime.driver.n_workers
-    made = plan_launches(roots, n_inputs, n_scalars, n_workers=workers)
+    driver = None if device.runtime is None else device.runtime.driver
+    workers, target = (1, None) if driver is None else (driver.n_workers, driver.target)
+    made = plan_launches(roots, n_inputs, n_scalars, n_workers=workers, target=target)
     plan = DevicePlan(device, made, sources_of(roots, n_inputs))
     forget(made.regions, made.groups)
     return plan

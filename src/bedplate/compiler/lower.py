@@ -28,6 +28,7 @@ from bedplate.compiler.rewrite import with_inputs
 from bedplate.compiler.uses import Context, Region, region_dims
 from bedplate.errors import InternalError
 from bedplate.graph.node import Node
+from bedplate.kernel import Target
 from bedplate.ops.leaves import constant
 
 
@@ -37,7 +38,7 @@ class Lowering:
     slots        the slot of each value that the caller holds: inputs and outputs
     scalars      the word of each run-time number
     projections  of ops with several outputs: index -> `output` node
-    n_workers    see `PlanBuilder`
+    n_workers, target  see `PlanBuilder`
     """
 
     def __init__(
@@ -47,8 +48,9 @@ class Lowering:
         scalars: dict[int, Any],
         projections: dict[Node, dict[int, Node]],
         n_workers: int | None = None,
+        target: Target | None = None,
     ) -> None:
-        self.builder = PlanBuilder(n_workers)
+        self.builder = PlanBuilder(n_workers, target)
         self.access_of = access_of
         self.slots = slots
         self.scalars = scalars

@@ -2,6 +2,7 @@
 
 | product                                | kernel                                          |
 |----------------------------------------|-------------------------------------------------|
+| of 16-bit floats, on tensor cores      | matmul_tensor_cores: lower_tensor_cores.py      |
 | few rows (is_skinny)                   | matmul_skinny: b is read once, where it lies    |
 | one column                             | the same, with a and b exchanged                |
 | narrow floats and integers; a read     | matmul_pack packs a for all workers, then       |
@@ -9,7 +10,8 @@
 | all else                               | matmul_tiled, which reads a where it lies       |
 
 The items of matmul_tiled pack their part of b, or read it where it lies (_layout_of_b).
-The choice never changes a result; see tiled.py.
+The choice never changes a result, see tiled.py, but for tensor cores, whose sums have an order of
+their own.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from bedplate.memory.classes import ALIGNMENT
 from bedplate.ops.matmul import pack as matmul_pack
 from bedplate.ops.matmul import skinny as matmul_skinny
 from bedplate.ops.matmul import tiled as matmul_tiled
+from bedplate.ops.matmul.lower_tensor_cores import lower_tensor_cores, on_tensor_cores
 from bedplate.ops.matmul.problem import Problem, make_problem
 from bedplate.ops.matmul.task import Variant
 from bedplate.ops.matmul.tiles import accumulator, element, goes_by_bytes, goes_in_pairs, tiles
@@ -64,7 +67,9 @@ def lower(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: Any = No
     problem = make_problem(a, b, out)
     if not problem.n_products * problem.rows * problem.columns:
         return
-    if problem.columns == 1 and problem.rows > 1 and is_readable(problem.swapped()):
+    if on_tensor_cores(builder, a.dtype):
+        lower_tensor_cores(builder, a, b, out, epilogue, problem)
+    elif problem.columns == 1 and problem.rows > 1 and is_readable(problem.swapped()):
         _Product(builder, b, a, out, epilogue, problem, problem.swapped()).lower_skinny()
     elif is_readable(problem) and matmul_skinny.is_skinny(
         problem, element(a.dtype).itemsize, goes_in_pairs(a.dtype)

@@ -1,6 +1,7 @@
 """A CUDA driver for tests: the functions of `cuda.bindings.driver` that the back end calls, on a
 loopback device. Names, enumerations and numbers of arguments are those of the real bindings, which
-need no GPU to be imported; what a kernel does, its machine code for this processor does.
+need no GPU to be imported; what a kernel does, its machine code for this processor does, or, of a
+kernel for blocks of threads, the interpreter.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from cuda.bindings import driver as real
 from bedplate.devices.cuda.api import Api
 from bedplate.devices.cuda.driver import CudaDriver, Executable
 from bedplate.errors import DeviceError
+from bedplate.kernel.blocks import interpret_block
 from bedplate.testing.loopback import LoopbackBackend
 
 CAPABILITY = {"MAJOR": 9, "MINOR": 0, "MULTIPROCESSOR_COUNT": 2}
@@ -49,6 +51,7 @@ class FakeDriver:
         self._context = 0
         self.faulty = False  # a kernel failed: every call does from here on
         self.live = 0  # streams, events and modules
+        self.launched: list[tuple[int, int]] = []  # blocks and threads of each launch
 
     def __getattribute__(self, name: str) -> Any:
         found = object.__getattribute__(self, name)
@@ -140,8 +143,10 @@ class FakeDriver:
         return number
 
     def cuModuleGetFunction(self, module: int, name: bytes) -> Any:
-        assert b".entry " + name + b"(" in self.modules[module]
-        return {}
+        image = self.modules[module]
+        assert b".entry " + name + b"(" in image
+        threads = re.search(rb"\.reqntid (\d+)", image)
+        return {"threads": int(threads[1]) if threads else None}
 
     def cuModuleUnload(self, module: int) -> None:
         self.live -= 1
@@ -151,7 +156,12 @@ class FakeDriver:
         grid, block, (shared, stream, words, extra) = rest[:3], rest[3:6], rest[6:]
         assert grid[1:] == block[1:] == (1, 1) and shared == extra == 0
         (arguments, items, workers), types = words
-        assert workers == grid[0] * block[0] and types == (ctypes.c_int64,) * 3
+        assert types == (ctypes.c_int64,) * 3
+        if function["threads"] is None:
+            assert workers == grid[0] * block[0]
+        else:
+            assert workers == grid[0] <= items and block[0] == function["threads"]
+        self.launched.append((grid[0], block[0]))
         self.device.n_workers = min(workers, 3)
         self.device.launch(stream, function["native"], arguments, items)
 
@@ -184,8 +194,20 @@ class FakeCuda(CudaDriver):
 
     def compile(self, program: Any, symbol: str) -> Executable:
         executable = super().compile(program, symbol)
-        executable.function["native"] = self._api.driver.device.compile(program, symbol)
+        device = self._api.driver.device
+        native = self._interpreted(program) if executable.warps else device.compile(program, symbol)
+        executable.function["native"] = native
         return executable
+
+    def _interpreted(self, program: Any) -> tuple[Any, None]:
+        mappings = self._api.driver.device._mappings
+
+        def run(arguments: int, begin: int, end: int, worker: int) -> None:
+            if begin < end:
+                memory = [bytes_at(m.address, m.nbytes) for m in list(mappings.values())]
+                interpret_block(program, (arguments, begin, end, worker), memory)
+
+        return run, None
 
 
 class FakeBackend:
@@ -202,3 +224,6 @@ class FakeBackend:
 
     def open(self, index: int) -> FakeCuda:
         return FakeCuda(Api(self.driver), index)
+
+
+BACKEND = FakeBackend()  # one a process: a name is registered once

@@ -6,7 +6,8 @@ import gc
 
 import numpy as np
 import pytest
-from tests.unit.devices.cuda.fake import FakeBackend, FakeCuda, FakeDriver
+from tests.unit.devices.cuda.fake import BACKEND as FAKE
+from tests.unit.devices.cuda.fake import FakeCuda, FakeDriver
 
 import bedplate as bp
 from bedplate.devices import register
@@ -23,7 +24,7 @@ SECTIONS = ("memory", "copies", "queues and events", "kernels", "failures", "mov
 
 @pytest.fixture(scope="module")
 def device() -> bp.Device:
-    register(FakeBackend())
+    register(FAKE)
     return bp.Device("fakecuda")
 
 

@@ -20,8 +20,10 @@ import numpy as np
 import pytest
 
 import bedplate as bp
+from bedplate.kernel import bf16, f16, f32
 from bedplate.kernel.device.ptx import ARCHITECTURES, make_ptx, ptx_text
 from bedplate.olmo import Config, Olmo3
+from bedplate.ops.matmul import tensor_cores
 from bedplate.testing.samples import Case, cases
 
 # a sum or product without its rounding, which the driver's compiler may contract
@@ -57,6 +59,7 @@ def check(kernels: list[Any], architectures: Iterable[str], folder: Path) -> Non
             ptx = make_ptx(ptx_text(kernel.ir, "entry", name))
             assert f".target {name}" in ptx and ".entry entry(" in ptx
             assert not LOOSE.search(ptx), LOOSE.search(ptx)
+            assert ("mma.sync.aligned.m16n8k16" in ptx) == (" = mma " in str(kernel.ir))
             _assemble(kernel.name, ptx, name, folder)
 
 
@@ -107,6 +110,29 @@ def test_the_kernels_of_a_train_step(sweep: str, tmp_path: Path) -> None:
         check(kernels_of(grads), ARCHITECTURES, tmp_path)
     else:
         check(kernels_of(grads)[:1], ("sm_90",), tmp_path)
+
+
+def tensor_core_kernels() -> list[Any]:
+    """Products in every layout, cut and type."""
+    kinds = ("along", "across", "general")
+    return [
+        tensor_cores.make_kernel(
+            tensor_cores.Kind(element, out, a, b, (aligned,) * 3, 2, False), cut, None
+        )
+        for element, out in ((bf16, bf16), (f16, f16), (bf16, f32))
+        for cut in (tensor_cores.LARGE, tensor_cores.SMALL, tensor_cores.FLAT)
+        for a in kinds
+        for b in kinds
+        for aligned in (True, False)
+    ]
+
+
+def test_products_by_tensor_cores(sweep: str, tmp_path: Path) -> None:
+    kernels = tensor_core_kernels()
+    if sweep == "full" or EVERYTHING:
+        check(kernels, ARCHITECTURES, tmp_path)
+    else:
+        check(kernels[2:3], ("sm_90",), tmp_path)
 
 
 def test_a_wrong_program_is_refused(tmp_path: Path) -> None:
