@@ -58,11 +58,15 @@ from bedplate.kernel import (
 from bedplate.ops.convolution.tile import Reader, Tile, Words
 from bedplate.ops.matmul.tiles import accumulator
 
-# elements of a window; its weights or their sums stay in registers
-MOST_TAPS = 25
+# The constants were measured by `python -m benchmarks.convolutions depthwise` on two cores of a
+# Zen 4, with and without other work: 64 channels of 8 x 64 x 64.
+# elements of a window, whose loops are written out: with gradients 7 x 7 takes 4.4 ms where the
+# kernels over positions take 11.5, 9 x 9 7.3 and 16.9, 11 x 11, the largest measured, 11.1 and 24.2
+MOST_TAPS = 121
 MOST_VECTORS = 4  # of a strip
 SPARE = 8  # registers for what is loaded, and for masks and addresses
-ITEMS_PER_WORKER = 4  # so many that all workers end at about the same time
+# so many that all workers end at about the same time: alone 1 to 16 are within 4 %
+ITEMS_PER_WORKER = 4
 
 WORDS = Words(
     "source grad weight to channels images size_y size_x out_y out_x before_y before_x source_n "
