@@ -156,7 +156,9 @@ class _Product:
                 partial = self.builder.temp(part.n_batches * part.rows * problem.columns * size)
                 writes.append(partial)
             # behind the panels, a row of numbers for each (_corrections in tiled.py)
-            scratch_bytes = cut.panels * (cut.depth + 1) * cut.columns * size
+            is_packed = variant.b_layout != "direct" or problem.columns % cut.columns != 0
+            deep = min(ceil_divide(self.words, cut.lanes) * cut.lanes, cut.depth) + 1
+            scratch_bytes = is_packed * cut.panels * deep * cut.columns * size
             grid = self._grid(part, variant)
             self._enter(matmul_tiled, variant, part, source, partial, grid, scratch_bytes, writes)
 
@@ -183,7 +185,8 @@ class _Product:
         """
         problem, whole, epilogue = self.problem, self.whole, self.epilogue
         scratch_bytes = ceil_divide(scratch_bytes, ALIGNMENT) * ALIGNMENT
-        scratch = self.builder.scratch(scratch_bytes)
+        # where nothing is packed none is asked for: 1 MiB of it took longer than 64 x 64 x 64
+        scratch = self.builder.scratch(scratch_bytes) if scratch_bytes else self.out.buffer
         first = (part.first_batch * problem.rows + part.first_row) * problem.columns
         words = [
             source, self.b, moved(self.out, first), partial, scratch, scratch_bytes, part.rows,

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from bedplate.config import config
 from bedplate.dtypes import COMPLEX, FLOATS, INTEGERS, DType, int8, int32, uint8
 from bedplate.errors import DTypeError, ShapeError
-from bedplate.graph.node import Attributes, Shape
+from bedplate.graph.node import NO_ATTRIBUTES, Attributes, Shape
 from bedplate.later import deferred
 from bedplate.ops.build import Value, as_type, promoted, sum_to
 from bedplate.ops.complex_numbers.parts import conj
@@ -263,10 +264,12 @@ def matmul(a: Value, b: Value, accumulate: Any = None) -> Value:
     """
     if type(a) is not type(b) or not hasattr(a, "_apply") or a.dtype is not b.dtype:
         a, b = promoted("matmul", (a, b))
-    mode = accumulation("matmul", accumulate, a)
+    # what is asked for most takes few steps: 64 x 64 x 64 itself takes no longer than they do
+    is_plain = accumulate is None and not config.accumulate
+    mode = "" if is_plain else accumulation("matmul", accumulate, a)
     is_row, is_column = len(a.shape) == 1, len(b.shape) == 1
     if not (mode or is_row or is_column):
-        return _product(a, b)
+        return a._apply(MATMUL, (a, b), NO_ATTRIBUTES)
     _refuse_inner(a, b)
     out = _accumulated(
         reshape(a, (1, *a.shape)) if is_row else a,

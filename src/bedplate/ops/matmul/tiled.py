@@ -120,7 +120,7 @@ def _pack_group(
     variant: Variant, tiles: Tiles, item: Item, start: Value, group: Value, group_end: Value
 ) -> None:
     """Pack the panels of b that this turn needs: all, or only the last, partial one."""
-    kind, size = variant.b_layout, tiles.depth * tiles.columns
+    kind, size = variant.b_layout, _panel_size(tiles, item)
     step = variant.each
     there = item.b + start * step * item.b_k
     depth = minimum(item.depth - start * step, tiles.depth * step)
@@ -149,9 +149,15 @@ def _pack_group(
             )  # fmt: skip
 
 
+def _panel_size(tiles: Tiles, item: Item) -> Value:
+    """Room for one packed panel: as deep as the product, if that is less than `tiles.depth`."""
+    deep = (item.words + (tiles.lanes - 1)) // tiles.lanes * tiles.lanes
+    return minimum(deep, tiles.depth) * tiles.columns
+
+
 def _corrections(tiles: Tiles, item: Item, place: Value) -> Value:
     """Where the numbers stand that the sums of a panel start from; behind all panels."""
-    behind = tiles.panels * tiles.depth * tiles.columns
+    behind = _panel_size(tiles, item) * tiles.panels
     return cast(item.scratch, ptr(i32)) + (place * tiles.columns + behind)
 
 
@@ -160,7 +166,7 @@ def _panel_of_b(
 ) -> tuple[Value, Value]:
     """Where a panel starts, and how far apart its rows are."""
     packed = cast(item.scratch, ptr(variant.packed))
-    packed = packed + (panel - group) * (tiles.depth * tiles.columns)
+    packed = packed + (panel - group) * _panel_size(tiles, item)
     step = constant(i64, tiles.columns)
     if variant.b_layout != "direct":
         return packed, step
