@@ -56,6 +56,8 @@ INFERRED = {
     "prompt": 512,
     "new": 64,
 }
+# two blocks of a small residual net, as such a net for 32 x 32 images begins
+RESIDUAL = {"batch": 8, "channels": 64, "size": 32, "blocks": 2}
 # largest error of a logit, relative to the largest: 4-bit weights are off by 4 % each
 PRECISIONS = {
     "f32": ("float32", 1e-3),
@@ -71,6 +73,7 @@ OPTIMISERS = [
 TRAINING = [
     Case("train/demo", "train_step", DEMO, (SPINE,)),
     *(Case(f"train/{name}", "train_step", numbers) for name, numbers in TRAINED.items()),
+    Case("train/residual-8x64x32x32", "residual_step", RESIDUAL, tolerance=1e-3),
 ]
 INFERENCE = [
     Case(f"{kind}/{name}-{INFERRED[word]}", kind, {**INFERRED, "dtype": dtype}, ("inference",),

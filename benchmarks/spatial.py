@@ -1,4 +1,5 @@
-"""Kinds of work on images: convolution, pooling, normalisation of batches or groups, resampling.
+"""Kinds of work on images: convolution, pooling, normalisation of batches or groups, resampling,
+and a train step of a small residual net.
 
 All are of float32 images (batch, channels, size, size); with `backward` the last input is the
 gradient of the output, and the gradients follow the output in the answer.
@@ -12,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kinds import Arrays, Kind, Parameters, no_flops
+from benchmarks.kinds import (
+    Arrays,
+    Kind,
+    Parameters,
+    cross_entropy_answer,
+    no_flops,
+    normal,
+    nothing_moved,
+)
 
 
 def out_size(p: Parameters) -> int:
@@ -124,10 +133,56 @@ def _resample_answer(p: Parameters, inputs: Arrays) -> Arrays:
     return [y, matrix.T @ inputs[1] @ matrix] if p.get("backward") else [y]
 
 
+# ------------------------------------------------------------------ a residual net's train step
+
+# layers of a block: each a 3x3 convolution, batch norm with weight and bias, and relu, the last of
+# them behind the sum with the block's input
+BLOCK_LAYERS = 2
+CLASSES = 10
+LAYER_ARRAYS = 3  # filters, weight, bias
+
+
+def _net_inputs(p: Parameters, rng: np.random.Generator) -> Arrays:
+    """Images, labels, three arrays for each layer, then the matrix and bias of the classes."""
+    c = p["channels"]
+    layers: Arrays = []
+    for _ in range(p["blocks"] * BLOCK_LAYERS):
+        filters = normal(rng, c, c, 3, 3) / np.float32(np.sqrt(9 * c))
+        layers += [filters, 1 + normal(rng, c) / 10, normal(rng, c) / 10]
+    head = [normal(rng, CLASSES, c) / np.float32(np.sqrt(c)), normal(rng, CLASSES)]
+    images = normal(rng, p["batch"], c, p["size"], p["size"])
+    return [images, rng.integers(0, CLASSES, p["batch"]), *layers, *head]
+
+
+def _net_answer(p: Parameters, inputs: Arrays) -> Arrays:
+    """The loss before the first step."""
+    x, targets, *weights = inputs
+    c = p["channels"]
+    one = {**p, "out": c, "window": 3, "stride": 1, "padding": 1}
+    at = 0
+    for _ in range(p["blocks"]):
+        before = x
+        for layer in range(BLOCK_LAYERS):
+            filters, weight, bias = weights[at : at + LAYER_ARRAYS]
+            at += LAYER_ARRAYS
+            (x,) = _normalised(p, _convolution_answer(one, [x, filters]), (0, 2, 3))
+            x = x * weight.reshape(c, 1, 1) + bias.reshape(c, 1, 1)
+            x = np.maximum(x + before if layer == BLOCK_LAYERS - 1 else x, 0)
+    logits = x.mean((2, 3)) @ weights[-2].T + weights[-1]
+    return [np.array(cross_entropy_answer({}, [logits, targets])[0])]
+
+
+def _net_flops(p: Parameters) -> float:
+    """Of the convolutions: the first layer's images need no gradient."""
+    one = {**p, "out": p["channels"], "window": 3, "stride": 1, "padding": 1}
+    return _convolution_flops(one) * (3 * p["blocks"] * BLOCK_LAYERS - 1)
+
+
 SPATIAL = {
     "convolution": Kind(_inputs, _convolution_answer, _convolution_flops, _moved),
     "pool": Kind(_inputs, _pool_answer, no_flops, _moved),
     "batch_norm": Kind(_inputs, _batch_norm_answer, no_flops, _moved),
     "group_norm": Kind(_inputs, _group_norm_answer, no_flops, _moved),
     "resample": Kind(_inputs, _resample_answer, no_flops, _moved),
+    "residual_step": Kind(_net_inputs, _net_answer, _net_flops, nothing_moved),
 }

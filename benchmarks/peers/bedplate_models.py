@@ -46,6 +46,33 @@ def mlp_step(p: Any, inputs: Any) -> Any:
     return lambda: realised([step(x, targets), *weights])[:1]
 
 
+def residual_step(p: Any, inputs: Any) -> Any:
+    x, targets, *weights = tensors(inputs)
+    for weight in weights:
+        weight.requires_grad_()
+    optimiser = _adamw(weights)
+
+    def loss_of(x: Any, targets: Any) -> Any:
+        layers = iter(weights)
+        for _ in range(p["blocks"]):
+            before = x
+            for last in (False, True):
+                x = F.conv2d(x, next(layers), padding=1)
+                x = F.batch_norm(x, None, None, next(layers), next(layers), training=True)
+                x = (x + before if last else x).relu()
+        return F.cross_entropy(F.linear(x.mean((2, 3)), *layers), targets)
+
+    def step(x: Any, targets: Any) -> Any:
+        optimiser.zero_grad()
+        loss = loss_of(x, targets)
+        loss.backward()
+        optimiser.step()
+        return loss.detach()
+
+    step = bp.jit(step) if JIT else step
+    return lambda: realised([step(x, targets), *weights])[:1]
+
+
 def _adamw(parameters: list[Any]) -> Any:
     betas = ADAMW["beta1"], ADAMW["beta2"]
     more = {key: ADAMW[key] for key in ("lr", "eps", "weight_decay")}

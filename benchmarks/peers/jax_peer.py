@@ -217,6 +217,35 @@ def mlp_step(p: Any, inputs: Any) -> Any:
     return run
 
 
+def residual_step(p: Any, inputs: Any) -> Any:
+    x, targets, *weights = (jnp.asarray(array) for array in inputs)
+    state = jax_models.fresh_state(weights)
+
+    def loss_of(weights: Any) -> Any:
+        layers, y = iter(weights), x
+        for _ in range(p["blocks"]):
+            before = y
+            for last in (False, True):
+                y = jax.lax.conv_general_dilated(y, next(layers), (1, 1), ((1, 1), (1, 1)))
+                weight, bias = (next(layers).reshape(-1, 1, 1) for _ in range(2))
+                y = _standard(y, (0, 2, 3)) * weight + bias
+                y = jax.nn.relu(y + before if last else y)
+        matrix, bias = layers
+        return _cross_entropy(y.mean((2, 3)) @ matrix.T + bias, targets)
+
+    @jax.jit
+    def step(weights: Any, state: Any) -> Any:
+        loss, grads = jax.value_and_grad(loss_of)(weights)
+        return loss, *jax_models.adamw(weights, grads, state)
+
+    def run() -> Any:
+        nonlocal weights, state
+        loss, weights, state = step(weights, state)
+        return jax.block_until_ready([loss, *weights])[:1]
+
+    return run
+
+
 def optimiser(p: Any, inputs: Any) -> Any:
     values = [jnp.asarray(array) for array in inputs[: p["tensors"]]]
     grads = [jnp.asarray(array) for array in inputs[p["tensors"] :]]

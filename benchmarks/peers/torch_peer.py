@@ -248,6 +248,34 @@ def mlp_step(p: Any, inputs: Any) -> Any:
     return run
 
 
+def residual_step(p: Any, inputs: Any) -> Any:
+    x, targets = (torch.from_numpy(array) for array in inputs[:2])
+    weights = [_leaf(array.copy()) for array in inputs[2:]]
+
+    def loss_of(x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        layers = iter(weights)
+        for _ in range(p["blocks"]):
+            before = x
+            for last in (False, True):
+                x = F.conv2d(x, next(layers), padding=1)
+                weight, bias = next(layers), next(layers)
+                x = F.batch_norm(x, None, None, weight, bias, training=True)
+                x = torch.relu(x + before if last else x)
+        return F.cross_entropy(F.linear(x.mean((2, 3)), *layers), targets)
+
+    loss_of = prepare(loss_of)
+    optimiser = torch.optim.AdamW(weights, fused=True, **ADAMW)
+
+    def run() -> Any:
+        optimiser.zero_grad()
+        loss = loss_of(x, targets)
+        loss.backward()
+        optimiser.step()
+        return [loss]
+
+    return run
+
+
 def optimiser(p: Any, inputs: Any) -> Any:
     if COMPILES and p["tensors"] > 100:
         return None  # it takes minutes to compile a step of so many
