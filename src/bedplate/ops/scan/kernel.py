@@ -16,7 +16,7 @@ input twice, the output once; that is the bound for sums, the arithmetic for log
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,18 +151,29 @@ class _Rows:
         total = self.scan.accumulator(self.element)
         return length, size, blocks, word_pointer(args, first + 3, total), first + 4
 
-    def read(self, args: Value, row: Value, column: Value, left: Value) -> State:
-        """The state of LANES columns; behind the end of the row the identity."""
-        total = self.scan.accumulator(self.element)
-        state = []
-        for number, other in enumerate(self.scan.identity(self.element)):
-            start = word_pointer(args, 3 * number, self.element)
+    def starts(self, args: Value, row: Value) -> list[tuple[Value, Value]]:
+        """(first element of the row, distance of columns) of each input: read once, not at each
+        vector, which stores to the output would ask for."""
+        found = []
+        for number in range(len(self.scan.identity(self.element))):
             row_step, step = (word_int(args, 3 * number + i) for i in (1, 2))
-            place = start + row * row_step + column * step
-            state.append(cast(self._vector(place, step, left, other), total))
-        return tuple(state)
+            found.append((word_pointer(args, 3 * number, self.element) + row * row_step, step))
+        return found
 
-    def _vector(self, place: Value, step: Value, left: Value, other: Any) -> Value:
+    def read(self, starts: list[tuple[Value, Value]], column: Value, left: Value | None) -> State:
+        """The state of LANES columns, of which `left` (None: all) are no identity."""
+        total = self.scan.accumulator(self.element)
+        others = self.scan.identity(self.element)
+        return tuple(
+            cast(self._vector(start + column * step, step, left, other), total)
+            for (start, step), other in zip(starts, others, strict=True)
+        )
+
+    def _vector(self, place: Value, step: Value, left: Value | None, other: Any) -> Value:
+        if left is None:
+            if self.step == 1:
+                return load(place, LANES)
+            left = constant(i64, LANES)
         mask = tail_mask(left, LANES)
         if self.step == 1:
             return load(place, LANES, mask=mask, other=other)
@@ -171,6 +182,15 @@ class _Rows:
             value = load(place - (LANES - 1), LANES, mask=mask, other=other)
             return shuffle(value, value, range(LANES - 1, -1, -1))
         return gather(place, iota(i64, LANES) * splat(step, LANES), mask=mask, other=other)
+
+
+def _vectors(first: Value, last: Value) -> Iterator[tuple[Value, Value | None]]:
+    """(column, None) of whole vectors, then (column, how many columns are left)."""
+    whole = last - (last - first) % LANES
+    for column in loop(first, whole, LANES):
+        yield column, None
+    for column in loop(whole, last, LANES):
+        yield column, last - column
 
 
 @functools.cache
@@ -184,9 +204,10 @@ def make_totals(scan: Scan, element: Type, step: int) -> Any:
         for item in loop(begin, end):
             row, first = item // blocks, item % blocks * size
             last = minimum(first + size, length)
+            starts = rows.starts(args, row)
             parts = [var(value) for value in rows.identity()]
-            for column in loop(first, last, LANES):
-                state = rows.read(args, row, column, last - column)
+            for column, left in _vectors(first, last):
+                state = rows.read(starts, column, left)
                 joined = scan.combine(tuple(part.get() for part in parts), state)
                 for part, value in zip(parts, joined, strict=True):
                     part.set(value)
@@ -230,13 +251,14 @@ def make_blocks(scan: Scan, element: Type, step: int, cut: bool) -> Any:
             carry = [var(value) for value in rows.identity()]
             if cut:
                 carry[-1].set(splat(load(totals + item), LANES))
-            for column in loop(first, last, LANES):
-                state = rows.read(args, row, column, last - column)
+            starts, to = rows.starts(args, row), out + row * length
+            for column, left in _vectors(first, last):
+                state = rows.read(starts, column, left)
                 state = _scanned(scan, state, rows.identity())
                 joined = scan.combine(tuple(part.get() for part in carry), state)
                 for part, value in zip(carry, joined, strict=True):
                     part.set(shuffle(value, value, [LANES - 1] * LANES))
-                place = out + row * length + column
-                store(place, cast(joined[-1], element), mask=tail_mask(last - column, LANES))
+                mask = None if left is None else tail_mask(left, LANES)
+                store(to + column, cast(joined[-1], element), mask=mask)
 
     return scan_blocks
