@@ -21,6 +21,7 @@ from bedplate.kernel.language.blocks import (
     shared,
     thread_lane,
     thread_warp,
+    warp_barrier,
 )
 from bedplate.kernel.language.calls import call, call_pointer, extern
 from bedplate.kernel.language.conversions import bitcast, cast, constant, iota, splat, zeros
@@ -108,5 +109,6 @@ __all__ = [
     "raw_max", "raw_min", "reduce_add", "reduce_and", "reduce_max", "reduce_min", "reduce_mul",
     "reduce_or", "remainder", "round_even", "scale", "scatter", "select", "shared", "shuffle",
     "splat", "sqrt", "store", "tail_mask", "thread_lane", "thread_warp", "trunc", "u8", "u16",
-    "u32", "u64", "var", "vec", "when", "while_", "word_float", "word_int", "word_pointer", "zeros",
+    "u32", "u64", "var", "vec", "warp_barrier", "when", "while_", "word_float", "word_int",
+    "word_pointer", "zeros",
 ]  # fmt: skip

@@ -25,7 +25,8 @@ from bedplate.kernel.types import bf16, f32
 
 WARP = 32
 BLOCK_OPS = (
-    "thread_warp", "thread_lane", "shared", "block_barrier", "from_lane", "load_matrices", "mma",
+    "thread_warp", "thread_lane", "shared", "block_barrier", "warp_barrier", "from_lane",
+    "load_matrices", "mma",
 )  # fmt: skip
 MATRICES = 4  # that load_matrices reads: 8 x 8 elements of 16 bits each
 ROW = 8  # elements of a row of such a matrix
@@ -76,6 +77,11 @@ def _emit_shared(lowering: Any, instruction: Any) -> str:
 def _emit_barrier(lowering: Any, instruction: Any) -> str:
     _require_gpu(lowering, instruction)
     return lowering.intrinsic("llvm.nvvm.barrier0", "void", [])
+
+
+def _emit_warp_barrier(lowering: Any, instruction: Any) -> str:
+    _require_gpu(lowering, instruction)
+    return lowering.intrinsic("llvm.nvvm.bar.warp.sync", "void", ["i32 -1"])
 
 
 def _emit_from_lane(lowering: Any, instruction: Any) -> str:
@@ -143,6 +149,10 @@ def _words(lowering: Any, operand: Any) -> list[str]:
 # Meanings. `machine.meet` gives a thread its part of what those of its warp make together.
 
 
+def _wait(instruction: Any, given: Sequence[tuple[Any, ...]]) -> list[Any]:
+    return [None] * len(given)
+
+
 def _exchange(instruction: Any, given: Sequence[tuple[Any, ...]]) -> list[Any]:
     return [given[int(lane) % WARP][0] for _, lane in given]
 
@@ -188,6 +198,7 @@ define("thread_warp", _emit_warp, lambda machine, instruction: np.int64(machine.
 define("thread_lane", _emit_lane, lambda machine, instruction: np.int64(machine.thread % WARP))
 define("shared", _emit_shared, lambda machine, instruction: machine.shared(instruction))
 define("block_barrier", _emit_barrier, _meeting(None))
+define("warp_barrier", _emit_warp_barrier, _meeting(_wait))
 define("from_lane", _emit_from_lane, _meeting(_exchange))
 define("load_matrices", _emit_load_matrices, _load_matrices)
 define("mma", _emit_mma, _meeting(_multiply))

@@ -53,6 +53,14 @@ def block_barrier() -> None:
     tracer().emit("block_barrier", None, ())
 
 
+def warp_barrier() -> None:
+    """Wait until all lanes of the warp are here, as behind a branch on which they disagreed.
+
+    What they wrote to shared memory needs `block_barrier` all the same.
+    """
+    tracer().emit("warp_barrier", None, ())
+
+
 def from_lane(value: Value, lane: Any) -> Value:
     """The `value` of another lane of the warp.
 

@@ -4,6 +4,7 @@
 |----------------|-----------------------|---------------------------------------------------|
 | up to 8        | attention_decode      | a key head of a batch: its keys are read once     |
 | more           | attention_forward     | a block of queries of a head                      |
+|                | or attention_tensor_cores, where there are some, for 16-bit floats        |
 | any, gradient  | attention_backward    | a key head of a batch with all that share it      |
 
 The kernels read rows of a head side by side: an operand whose last stride is not 1 (or which is
@@ -34,7 +35,9 @@ from bedplate.kernel import (
 from bedplate.ops.attention import decode as attention_decode
 from bedplate.ops.attention import forward as attention_forward
 from bedplate.ops.attention import reverse as attention_reverse
+from bedplate.ops.attention import tensor_cores as attention_tensor_cores
 from bedplate.ops.attention.tiles import Geometry
+from bedplate.ops.matmul.lower_tensor_cores import on_tensor_cores
 
 LINE = 64
 # A window that no sequence reaches; positions are 32-bit numbers in the kernels.
@@ -72,6 +75,11 @@ def lower_forward(builder: Any, node: Any, inputs: Any, outputs: Any, epilogue: 
         name, task = "attention_decode", attention_decode.decode_kernel(g)
         elements = attention_decode.scratch_elements(g, group * n_queries)
         blocks, items = 0, batch * n_key_heads
+    elif on_tensor_cores(builder, q.dtype) and head_dim <= attention_tensor_cores.LARGEST_HEAD:
+        name, elements = "attention_tensor_cores", 0
+        task = attention_tensor_cores.forward_kernel(g, _is_aligned(q, k, v, out))
+        blocks = -(-n_queries // attention_tensor_cores.QUERIES)
+        items = batch * n_heads * blocks
     else:
         name, task = "attention_forward", attention_forward.forward_kernel(g)
         elements = attention_forward.scratch_elements(g)
@@ -135,6 +143,12 @@ def _scratch(builder: Any, g: Geometry, elements: int) -> tuple[Any, int]:
     """Scratch and the distance in bytes from worker to worker."""
     nbytes = -(-elements * g.accumulator.itemsize // LINE) * LINE
     return builder.scratch(nbytes), nbytes
+
+
+def _is_aligned(*views: Any) -> bool:
+    """Whether every row of 16-bit numbers starts at a multiple of 16 bytes, as buffers do."""
+    steps = [step for view in views for step in (view.offset, *view.strides[:3])]
+    return not any(step % 8 for step in steps)
 
 
 def with_rows(builder: Any, view: Any) -> Any:

@@ -50,6 +50,7 @@ from bedplate.kernel import (
     thread_lane,
     thread_warp,
     var,
+    warp_barrier,
     when,
     word_int,
     word_pointer,
@@ -239,6 +240,7 @@ class _Thread:
     def _multiply(self, stage: Value, sums: list[list[Any]]) -> None:
         """One stage's products."""
         b_stage = stage + self.layouts[0].size
+        warp_barrier()  # the edges of what was fetched are branches
         for k in range(0, STEP, TILE):
             fragments: list[Value] = []
             for column in range(0, self.cut.warp_columns, TILE):

@@ -23,6 +23,8 @@ import bedplate as bp
 from bedplate.kernel import bf16, f16, f32
 from bedplate.kernel.device.ptx import ARCHITECTURES, make_ptx, ptx_text
 from bedplate.olmo import Config, Olmo3
+from bedplate.ops.attention import tensor_cores as attention
+from bedplate.ops.attention.tiles import Geometry
 from bedplate.ops.matmul import tensor_cores
 from bedplate.testing.samples import Case, cases
 
@@ -133,6 +135,19 @@ def test_products_by_tensor_cores(sweep: str, tmp_path: Path) -> None:
         check(kernels, ARCHITECTURES, tmp_path)
     else:
         check(kernels[2:3], ("sm_90",), tmp_path)
+
+
+def test_attention_by_tensor_cores(sweep: str, tmp_path: Path) -> None:
+    every = sweep == "full" or EVERYTHING
+    kernels = [
+        attention.forward_kernel(Geometry(element, width, causal, windowed, counted), aligned)
+        for element in (bf16, f16)
+        for width in (16, 64, 80, attention.LARGEST_HEAD, 5)
+        for causal, windowed in ((False, False), (True, False), (True, True))
+        for counted in (False, True)
+        for aligned in ((True, False) if width % 8 == 0 else (False,))
+    ]
+    check(kernels if every else kernels[5:6], ARCHITECTURES if every else ("sm_90",), tmp_path)
 
 
 def test_a_wrong_program_is_refused(tmp_path: Path) -> None:

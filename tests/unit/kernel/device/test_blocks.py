@@ -31,6 +31,7 @@ from bedplate.kernel import (
     thread_lane,
     thread_warp,
     vec,
+    warp_barrier,
     when,
     word_pointer,
     zeros,
@@ -187,6 +188,16 @@ def test_a_warp_that_waits_elsewhere() -> None:
         apart.interpret(np.zeros(32, np.float32))
 
 
+def test_a_lane_that_misses_its_warp() -> None:
+    @kernel
+    def absent(x: ptr(f32)):
+        with when(thread_lane() < 31):
+            warp_barrier()
+
+    with pytest.raises(KernelError, match=r"warp_barrier at .*\n.*\n  thread 31  has ended"):
+        absent.interpret(np.zeros(1, np.float32))
+
+
 def test_a_failure_of_one_thread_ends_all() -> None:
     @kernel
     def outside(x: ptr(f32)):
@@ -291,6 +302,7 @@ def everything(args: ptr(i64), begin: i64, end: i64, worker: i64):
         a = load_matrices(rows + lane * 8)
         b = load_matrices(rows + lane * 8, transposed=True)
         c = mma(a, load(x, 4), zeros(f32, 4))
+        warp_barrier()
         store(y + lane, from_lane(extract(c, 0) + cast(extract(b, 7), f32), lane ^ 1))
         block_barrier()
 
@@ -299,6 +311,7 @@ def everything(args: ptr(i64), begin: i64, end: i64, worker: i64):
 def test_the_text_of_a_block(name: str) -> None:
     ptx = make_ptx(ptx_text(everything.ir, "entry", name))
     for word in (".reqntid 64", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "bar.sync",
+                 "bar.warp.sync",
                  "ldmatrix.sync.aligned.m8n8.x4.shared.b16", "ldmatrix.sync.aligned.m8n8.x4.trans",
                  "shfl.sync.idx.b32"):  # fmt: skip
         assert word in ptx, word
