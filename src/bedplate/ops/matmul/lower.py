@@ -41,6 +41,12 @@ ITEM_FLOPS = 1e6
 ITEMS_PER_WORKER = 4
 # Up to so many multiply-adds nothing is copied: the operands stay in the second cache anyway.
 SMALL = 200**3
+# A product is cut into columns, so that b is packed once, unless it has so many times more rows:
+# then a is the larger, and each worker had better read its own. One block of rows against two, 2
+# threads of Zen 4: 1.21 and 1.25 ms at 512 x 512 x 512, 4.08 and 4.25 at 768 x 768 x 768. Not where
+# several k's make a step: a is then packed, and what another core packed is slow to read beside so
+# short a computation (bfloat16 256 x 256 x 256: 129 against 104 us, int8 512: 399 against 359).
+WIDE = 4
 # A packed copy of a pays if a is read for more panels of b than this, and if its rows are a
 # multiple of CLASH_BYTES apart, so that a tile's rows meet in the same places of the caches, or
 # are not contiguous. Else reading it where it is was faster at all sizes that were measured:
@@ -56,6 +62,9 @@ OWN_TILES = 32
 # Rows of b that lie closer than this need no packing: their panels fit the second cache and
 # the pages that the processor remembers.
 CLOSE_BYTES = 512
+# Nor does a b that leaves the second cache room for a's rows: 515 against 604 us at 384 x 384 x 384,
+# 154 against 166 at 256, but 9.8 against 9.4 ms at 1000 (2 threads of Zen 4, 1 MiB).
+IN_PLACE = 0.75
 
 _kernels: dict[Any, Kernel] = {}
 
@@ -231,8 +240,10 @@ class _Product:
     def _layout_of_b(self) -> str:
         """How b is read: "direct", or the layout that it is packed from."""
         problem = self.problem
+        row_bytes = problem.b_k * self.accumulate.itemsize
         is_small = problem.rows * problem.depth * problem.columns <= SMALL
-        is_close = problem.b_k * self.accumulate.itemsize <= CLOSE_BYTES
+        is_cached = problem.depth * row_bytes <= IN_PLACE * cache_bytes(2)
+        is_close = row_bytes <= CLOSE_BYTES or (is_cached and row_bytes % CLASH_BYTES != 0)
         is_whole = self.types[1] is self.accumulate and problem.b_column == 1
         if is_whole and (is_small or is_close):
             return "direct"
@@ -286,20 +297,29 @@ class _Product:
         problem, cut = self.problem, self.cut
         n_tiles = ceil_divide(part.rows, cut.rows)
         n_panels = ceil_divide(problem.columns, cut.columns)
-        flops = 2.0 * part.rows * problem.columns * max(problem.depth, 1)
-        wanted = min(ITEMS_PER_WORKER * n_workers() / part.n_batches, flops / ITEM_FLOPS)
-        tiles_of_block = 2 if variant.b_layout == "direct" else 8
-        most_rows = max(n_tiles // tiles_of_block, 1)
-        is_packed = variant.a_layout == "packed"
+        is_direct, is_packed = variant.b_layout == "direct", variant.a_layout == "packed"
         shares = ceil_divide(n_workers(), part.n_batches)
         own = max(min(shares, n_tiles // OWN_TILES), 1) if is_packed else 1
-        # Cutting columns costs little; each block of rows packs b again, or reads it at least.
+        wanted = self._wanted_items(part, shares)
+        # Cutting columns reads a again; each block of rows packs b again, or reads it at least.
         # What that leaves undivided may be cut as far as it goes.
-        columns = min(max(math.ceil(wanted / own), 1), max(n_panels // 4, 1))
-        rows = min(max(math.ceil(wanted / columns / own), 1) * own, most_rows)
+        is_wide = part.rows <= WIDE * problem.columns and self.each == 1
+        panels_of_block = 4 if not is_wide else 1 if is_direct else cut.panels
+        columns = min(max(math.ceil(wanted / own), 1), max(n_panels // panels_of_block, 1))
+        columns -= columns % shares if columns > shares else 0
+        rows = own
+        if not is_wide or columns * own < shares:
+            most_rows = max(n_tiles // (2 if is_direct else 8), 1)
+            rows = min(max(math.ceil(wanted / columns / own), 1) * own, most_rows)
         if rows * columns < n_workers():
             columns = max(min(math.ceil(wanted / rows), n_panels), 1)
         return rows, columns
+
+    def _wanted_items(self, part: _Part, shares: int) -> float:
+        """Into how many items each product should be cut: several for each worker, or one."""
+        flops = 2.0 * part.rows * self.problem.columns * max(self.problem.depth, 1)
+        several, worth = ITEMS_PER_WORKER * n_workers() / part.n_batches, flops / ITEM_FLOPS
+        return several if worth >= several else min(worth, shares)
 
 
 def ceil_divide(a: int, b: int) -> int:
