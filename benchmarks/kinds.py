@@ -62,8 +62,7 @@ def _matmul_answer(p: Parameters, inputs: Arrays) -> Arrays:
 
 
 def _matmul_flops(p: Parameters) -> float:
-    # of bytes a processor multiplies four times as many at once, or more: no limit is measured
-    return 0.0 if p.get("dtype") == "int8" else 2.0 * p.get("batch", 1) * p["m"] * p["k"] * p["n"]
+    return 2.0 * p.get("batch", 1) * p["m"] * p["k"] * p["n"]
 
 
 def _matmul_moved(p: Parameters) -> tuple[float, float]:

@@ -26,10 +26,12 @@ from bedplate.inspect.limits import (
 )
 from bedplate.kernel import (
     bfloat16_dot,
+    byte_dot,
     constant,
     f32,
     f64,
     host,
+    i32,
     i64,
     kernel,
     loop,
@@ -52,33 +54,49 @@ def as_arrays(results: Any) -> list[np.ndarray]:
 
 
 @functools.cache
-def _pair_products(loops: int) -> tuple[Any, int]:
-    """Like `multiply_adds`, of pairs of bfloat16 by the processor's dot instruction."""
-    lanes = host().lanes(f32)
+def _dots(dot: Any, total: Any, word: int, flops: int, loops: int) -> tuple[Any, int]:
+    """Like `multiply_adds`, by a dot instruction of the processor.
+
+    dot    of the kernel language
+    total  what it adds to
+    word   what it multiplies by itself
+    flops  of each word
+    """
+    lanes = host().lanes(total)
 
     @kernel
-    def pair_products(args: ptr(i64), begin: i64, end: i64, worker: i64):  # type: ignore[valid-type] - a call
-        output = word_pointer(args, 0, f32)
-        pair = constant(u32, 0x3F003F00, lanes)  # 0.5, 0.5
-        sums = [var(constant(f32, float(i), lanes)) for i in range(ACCUMULATORS)]
+    def dots(args: ptr(i64), begin: i64, end: i64, worker: i64):  # type: ignore[valid-type] - a call
+        output = word_pointer(args, 0, total)
+        words = constant(u32, word, lanes)
+        sums = [var(constant(total, i, lanes)) for i in range(ACCUMULATORS)]
         for item in loop(begin, end):
             for _ in loop(loops):
-                for total in sums:
-                    total.set(bfloat16_dot(pair, pair, total.get()))
-            for index, total in enumerate(sums):
-                store(output + (item * ACCUMULATORS + index) * lanes, total.get())
+                for each in sums:
+                    each.set(dot(words, words, each.get()))
+            for index, each in enumerate(sums):
+                store(output + (item * ACCUMULATORS + index) * lanes, each.get())
 
-    return pair_products, 4 * loops * ACCUMULATORS * lanes
+    return dots, flops * loops * ACCUMULATORS * lanes
 
 
 def _arithmetic(case: Case) -> Any:
     dtype = case.parameters.get("dtype")
+    if dtype == "int8":
+        return _bytes_multiplied(case)
     element = f64 if dtype == "float64" else f32
     plain = _multiplied(case, element, *multiply_adds(element, ARITHMETIC_LOOPS))
     if dtype != "bfloat16" or not host().has_bfloat16_dot:
         return plain
+    pairs = _dots(bfloat16_dot, f32, 0x3F003F00, 4, ARITHMETIC_LOOPS)  # 0.5, 0.5
     # the quicker of both: on some processors widening to float32 is
-    return min(plain, _multiplied(case, f32, *_pair_products(ARITHMETIC_LOOPS)), key=_seconds)
+    return min(plain, _multiplied(case, f32, *pairs), key=_seconds)
+
+
+def _bytes_multiplied(case: Case) -> Any:
+    """Nothing where the processor has no instruction for it: then memory alone is the limit."""
+    if not host().has_byte_dot(host().lanes(i32)):
+        return None
+    return _multiplied(case, i32, *_dots(byte_dot, i32, 0x03020100, 8, ARITHMETIC_LOOPS))
 
 
 def _seconds(found: Any) -> float:

@@ -62,8 +62,8 @@ OWN_TILES = 32
 # Rows of b that lie closer than this need no packing: their panels fit the second cache and
 # the pages that the processor remembers.
 CLOSE_BYTES = 512
-# Nor does a b that leaves the second cache room for a's rows: 515 against 604 us at 384 x 384 x 384,
-# 154 against 166 at 256, but 9.8 against 9.4 ms at 1000 (2 threads of Zen 4, 1 MiB).
+# Nor does a b that leaves the second cache room for a's rows: 515 against 604 us at 384 x 384
+# x 384, 154 against 166 at 256, but 9.8 against 9.4 ms at 1000 (2 threads of Zen 4, 1 MiB).
 IN_PLACE = 0.75
 
 _kernels: dict[Any, Kernel] = {}
