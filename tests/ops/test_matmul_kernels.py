@@ -397,10 +397,33 @@ def test_kernels_read_and_write_nothing_outside(path, a_layout, b_layout, name, 
     dtype = dtypes.BY_NAME[name].numpy
     a = LAYOUTS[a_layout](numbers(26, 11, 11).astype(dtype))
     b = LAYOUTS[b_layout](numbers(27, 11, 13).astype(dtype))
-    out = np.zeros((11, 13), dtype)
+    interpreted(a, b)
+
+
+def interpreted(a, b):
+    """The product by the interpreter, which refuses what lies outside of the operands."""
+    out = np.zeros((a.shape[0], b.shape[1]), a.dtype)
     launcher = Launcher((a, b), out)
     arena = launcher.arena.array(np.uint8, (launcher.arena_bytes,))
     for launch, (task,) in zip(launcher.launches, launcher.regions, strict=True):
         words = np.array([launcher.value(word) for word in task.words], np.int64)
         launch.kernel.interpret(words, 0, launch.items, 0, memory=[*launcher.bases, arena])
-    check(a, b, out, rounding=2.0**-8 if name == "bfloat16" else None)
+    check(a, b, out, rounding=2.0**-8 if out.dtype == "bfloat16" else None)
+
+
+@pytest.mark.parametrize("bits", [128, 512])
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("b_layout", ["rows", "columns", "flipped"])
+@pytest.mark.parametrize("name", ["float32", "float64", "bfloat16", "bfloat16 in pairs", "int8"])
+def test_few_rows_read_and_write_nothing_outside(rows, bits, b_layout, name, monkeypatch):
+    name, _, words = name.partition(" ")
+    monkeypatch.setattr(matmul_lower, "goes_in_pairs", lambda _: words == "in pairs")
+    monkeypatch.setattr(matmul_lower, "tiles", lambda t: tiles(t, bits))
+    monkeypatch.setattr(matmul_lower, "_kernels", {})
+    dtype = dtypes.BY_NAME[name].numpy
+    # a square or two of columns and what is left; a step of vectors across and what is left
+    lanes = tiles(matmul_lower.accumulator(dtypes.BY_NAME[name]), bits).lanes
+    depth, columns = 2 * lanes + 3, 4 * lanes + 5
+    a = numbers(28, rows, depth).astype(dtype)
+    b = LAYOUTS[b_layout](numbers(29, depth, columns).astype(dtype))
+    interpreted(a, b)

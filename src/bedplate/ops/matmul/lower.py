@@ -140,6 +140,8 @@ class _Product:
         copy_a = self.types[0] is not self.accumulate or problem.a_k != 1 or is_large
         a_layout = "along" if problem.a_k == 1 else "other"
         variant = self._variant(a_layout, "across" if across else "along", copy_a=copy_a)
+        few_rows = problem.rows <= matmul_skinny.ROWS_IN_PLACE
+        variant = dataclasses.replace(variant, few_rows=few_rows)
         blocks = matmul_skinny.n_blocks(problem, lanes, self.types[1].itemsize, n_workers())
         deep = (self.words // 16 + 1) * 16 if copy_a else 0
         width = ceil_divide(ceil_divide(problem.columns, lanes), blocks) * lanes

@@ -41,6 +41,7 @@ class Variant:
     rank                    batch dimensions
     copy_a                  matmul_skinny: a is copied to scratch memory, widened, first
     one_row                 matmul_skinny: a is one row, so no loop goes over its rows
+    few_rows                matmul_skinny: a has at most ROWS_IN_PLACE rows
     swapped                 matmul_skinny: a and b are exchanged; the one row is a column of c
     split_rows              rows of several products were merged: the epilogue wants them apart
     each                    k's of a step: 2 bfloat16 or 4 bytes, as words (words.py), else 1
@@ -60,6 +61,7 @@ class Variant:
     swapped: bool = False
     one_row: bool = False
     each: int = 1
+    few_rows: bool = False
 
     @property
     def packed(self) -> Type:
