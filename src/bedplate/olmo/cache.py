@@ -12,6 +12,7 @@ K key/value heads, G = H / K, d head_dim.
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 
@@ -126,6 +127,7 @@ class Cache:
     def __init__(self, config: Config, room: int = 0) -> None:
         self.layers = [LayerCache(config.window(layer), room) for layer in range(config.n_layers)]
         self.length = 0
+        self._enough = 0  # positions for which no layer needs more slots
 
     def begin(self, n_new: int) -> None:
         """Before new positions pass through the layers."""
@@ -138,15 +140,28 @@ class Cache:
         for layer in self.layers:
             layer.length = self.length
 
+    def slots(self) -> list[Tensor]:
+        """Keys and values of each layer in turn."""
+        found = [(layer.keys, layer.values) for layer in self.layers]
+        return [slots for pair in found for slots in pair if slots is not None]
+
+    def reserve(self) -> bool:
+        """Make sure that each layer has a slot for the next position; says whether one got more."""
+        if self.length < self._enough:
+            return False
+        before = self.slots()
+        for layer in self.layers:
+            layer.reserve()
+        growing = [layer.n_slots for layer in self.layers if layer.n_slots != layer.window]
+        self._enough = min(growing, default=sys.maxsize)
+        return any(a is not b for a, b in zip(before, self.slots(), strict=True))
+
     def realise(self) -> None:
         """Compute keys and values now, so that what they were computed from can go."""
-        for layer in self.layers:
-            for slots in (layer.keys, layer.values):
-                if slots is not None:
-                    slots.realise()
+        for slots in self.slots():
+            slots.realise()
 
     @property
     def nbytes(self) -> int:
         """What keys and values take together."""
-        tensors = [t for layer in self.layers for t in (layer.keys, layer.values) if t is not None]
-        return sum(math.prod(t.shape) * t.dtype.itemsize for t in tensors)
+        return sum(math.prod(t.shape) * t.dtype.itemsize for t in self.slots())

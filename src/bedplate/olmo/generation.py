@@ -123,8 +123,9 @@ def _stream(
             return
         _check_logits(decoder.logits, step)
         chosen = choose(decoder.logits, step)  # (B,)
-        chosen = np.where(done, ends[0] if len(ends) else 0, chosen)
-        done |= np.isin(chosen, ends)
+        if len(ends):
+            chosen = np.where(done, ends[0], chosen)
+            done |= np.isin(chosen, ends)
         yield chosen
         if step + 1 < max_new_tokens and not done.all():
             decoder.push(chosen)
@@ -132,7 +133,7 @@ def _stream(
 
 def _check_logits(logits: np.ndarray, step: int) -> None:
     """Refuse to choose among what is no number: any choice would look like a text."""
-    if np.isnan(logits).any():
+    if np.isnan(logits.max(axis=1)).any():  # a NaN is the greatest
         raise CheckpointError(
             f"generate: the model gave NaN for new token {step + 1}\n"
             "  its weights are damaged, or too large for its dtype: look for NaN in them, or load "
@@ -170,16 +171,23 @@ def sample(logits: np.ndarray, options: Sampling, seed: int, step: int) -> np.nd
 
 
 class _Decoder:
-    """The model behind a prompt: `logits` of the last position, `push` for the next token."""
+    """The model behind a prompt: `logits` of the last position, `push` for the next token.
+
+    Between two steps the interpreter's memory is in no cache, as the weights went through them
+    all: what is looked at there costs several times what it costs in a loop.
+    """
 
     def __init__(self, model: Olmo3, prompt: np.ndarray, n_positions: int) -> None:
         self._model = model
         # as many slots as there will be positions, unless that is far off: they take memory
         room = min(n_positions, max(2 * prompt.shape[1], FIRST_SLOTS))
         self._cache = Cache(model.config, room)
-        self._kinds = model.tables(0, grown(n_positions))
+        kinds = model.tables(0, grown(n_positions))
+        self._tables = [table for kind in sorted(kinds) for table in kinds[kind]]
         self._step = captured_step(model)
         self.logits = self._prefill(prompt)
+        self._position = tensor(np.array(self._cache.length), device=model.device)
+        self._slots = self._cache.slots()
 
     def _prefill(self, prompt: np.ndarray) -> np.ndarray:
         x = None
@@ -188,21 +196,18 @@ class _Decoder:
                 x = self._model.hidden(prompt[:, first : first + PREFILL_PIECE], self._cache)
                 self._cache.realise()
             last = x[:, -1:] if x is not None else x  # (B, 1, D)
-            return _last(self._model.lm_head(last)).numpy()
+            return _last(self._model.lm_head(last)).numpy(copy=False)
 
     def push(self, chosen: np.ndarray) -> None:
         """Pass one token a row through the model."""
         cache = self._cache
         with no_grad():
-            for layer in cache.layers:
-                layer.reserve()
-            slots = [t for layer in cache.layers for t in (layer.keys, layer.values)]
-            tables = [table for kind in sorted(self._kinds) for table in self._kinds[kind]]
-            place = self._model.device
-            position = tensor(np.array(cache.length), device=place)
-            logits = self._step(tensor(chosen[:, None], device=place), position, *tables, *slots)
+            if cache.reserve():
+                self._slots = cache.slots()
+            ids = tensor(chosen[:, None], device=self._model.device)
+            logits, self._position = self._step(ids, self._position, *self._tables, *self._slots)
             cache.end(1)
-            self.logits = logits.numpy()
+            self.logits = logits.numpy(copy=False)
 
 
 def _last(logits: Tensor) -> Tensor:
@@ -229,8 +234,8 @@ def forget_step(model: Olmo3) -> None:
     _captured.pop(model, None)
 
 
-def _step(model: Any, ids: Tensor, position: Tensor, *inputs: Tensor) -> Tensor:
-    """One token a row through all layers: logits (B, V).
+def _step(model: Any, ids: Tensor, position: Tensor, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """One token a row through all layers: logits (B, V), and the position of the next one.
 
     ids        (B, 1)
     position   () int64
@@ -247,7 +252,7 @@ def _step(model: Any, ids: Tensor, position: Tensor, *inputs: Tensor) -> Tensor:
         kind = model.config.layer_types[index]
         held = slots[2 * index], slots[2 * index + 1]
         x = _layer_step(layer, x, tables[kind], held, position)
-    return _last(model.lm_head(model.model.norm(x)))
+    return _last(model.lm_head(model.model.norm(x))), position + 1
 
 
 def _layer_step(
