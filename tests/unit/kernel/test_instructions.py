@@ -68,6 +68,7 @@ from bedplate.kernel import (
     zeros,
 )  # fmt: skip
 from bedplate.kernel.arguments import numpy_dtype
+from bedplate.kernel.instructions.floats import _exact_fma, fused
 from bedplate.kernel.ir import print_program
 from bedplate.kernel.read import read_program
 
@@ -243,6 +244,26 @@ def test_whole_registers(type_: Any, lanes: int | None, samples: Any, assert_sam
     native, stepped = run(scale, type_, type_, lanes, np.full(N, np.nan, a.dtype), powers)
     assert np.isnan(native).all()
     assert np.isnan(stepped).all()
+
+
+def test_the_interpreter_rounds_fma_as_exact_fractions_do() -> None:
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 1 << 32, (3, 2000), np.uint64).astype(np.uint32).view(np.float32)
+    a, b = rng.normal(size=(2, 2000)).astype(np.float32)
+    near = (-(a.astype(np.float64) * b)).astype(np.float32)  # cancels but for the rounding
+    whole = rng.integers(1, 1 << 24, 2000).astype(np.float32)
+    above = (1 + rng.integers(-1, 2, 2000) * 2.0**-23).astype(np.float32)
+    half = np.full(2000, np.float32(0.5))  # ties, and what is a little beside one
+    tiny = (rng.integers(-50, 50, 2000) * 1.4e-45).astype(np.float32)
+    small = np.float32(1e-20)
+    for x, y, z in (bits, (a, b, near), (half, above, whole), (a * small, b * small, tiny)):
+        with np.errstate(all="ignore"):
+            exact = np.array([_exact_fma(*each) for each in zip(x, y, z, strict=True)], np.float32)
+            found = fused(x, y, z)
+        wrong = (found.view(np.int32) != exact.view(np.int32)) & ~(
+            np.isnan(found) & np.isnan(exact)
+        )
+        assert not wrong.any(), (x[wrong][0], y[wrong][0], z[wrong][0])
 
 
 def test_fma_rounds_once() -> None:

@@ -162,7 +162,25 @@ def _round_fraction(exact: Any, digits: int) -> float:
         return sign * float("inf")
 
 
+def _float32_fma(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c with one rounding: the product is exact in float64, and the sum is rounded to odd
+    there, so that rounding it again to less than half as many digits rounds as once.
+
+    source  Boldo and Melquiond 2008, Emulation of FMA and correctly rounded sums
+    """
+    product, other = np.float64(a) * np.float64(b), np.float64(c)
+    total = np.atleast_1d(product + other)
+    back = total - product
+    error = (product - (total - back)) + (other - back)  # what the sum lost, exactly
+    is_even = (total.view(np.int64) & 1) == 0
+    lost = np.isfinite(total) & (error != 0) & is_even
+    odd = np.where(lost, np.nextafter(total, np.copysign(np.inf, error)), total)
+    return odd.astype(np.float32).reshape(np.shape(a))
+
+
 def fused(a: Any, b: Any, c: Any) -> Any:
+    if a.dtype == np.float32:
+        return _float32_fma(a, b, c)
     lanes = zip(np.ravel(a), np.ravel(b), np.ravel(c), strict=True)
     return np.array([_exact_fma(*lane) for lane in lanes], a.dtype).reshape(np.shape(a))
 

@@ -15,6 +15,8 @@ from bedplate.devices import register
 from bedplate.errors import KernelError
 from bedplate.kernel import Kernel, bf16, f16, f32
 from bedplate.ops.matmul.tensor_cores import FLAT, LARGE, SMALL, Cut, Kind, make_kernel
+from bedplate.ops.record import REGISTRY
+from bedplate.testing.samples import Case
 
 # the smallest that four warps share; the values are those of the others
 TINY = Cut(32, 32, 16, 16)
@@ -170,6 +172,37 @@ def test_a_gradient(device: bp.Device) -> None:
         (x @ w).astype(bp.float32).square().sum().backward()
         grads.append(x.grad.numpy().astype("f4"))
     np.testing.assert_allclose(grads[1], grads[0], rtol=3e-2, atol=0.5)
+
+
+SAMPLES = [
+    Case(REGISTRY[name], number, sample, dtype)
+    for name in ("matmul", "attention")
+    for number, sample in enumerate(REGISTRY[name].samples)
+    for dtype in (bp.bfloat16, bp.float16)
+]
+
+
+@pytest.mark.parametrize("case", SAMPLES, ids=str)
+def test_the_samples_of_the_ops(case: Case, device: bp.Device, sweep: str) -> None:
+    """All in `make sweep`, else one in eight: the interpreter takes seconds for one."""
+    if sweep != "full" and SAMPLES.index(case) % 8:
+        return
+    arrays = case.arrays()
+    found = case.run(*on(device, *arrays)).numpy()
+    wanted = case.oracle(*arrays).astype(np.float64)
+    size = float(np.abs(wanted).max(initial=0.0))
+    error = np.abs(found.astype(np.float64) - wanted)
+    assert (error <= case.tolerance(bp.dtypes.as_dtype(found.dtype), arrays) * size).all()
+
+
+def test_rows_of_several_products_with_an_epilogue(device: bp.Device) -> None:
+    """They are one taller product, and what the epilogue reads has a stride for each batch."""
+    rng = np.random.default_rng(9)
+    a, b, c = (rng.normal(size=s).astype(np.float16) for s in ((3, 4, 6), (6, 5), (4, 3, 5)))
+    x, w, residual = on(device, a, b, c)
+    found = (x @ w + residual.transpose(0, 1)).numpy().astype("f4")
+    expected = a.astype("f4") @ b.astype("f4") + c.astype("f4").swapaxes(0, 1)
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=4e-3)
 
 
 def test_the_setting_gives_the_bits_of_the_cpu(device: bp.Device) -> None:
