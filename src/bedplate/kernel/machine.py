@@ -133,7 +133,7 @@ class Machine:
         region, place = self._place(instruction, pointer, lane)
         if region.written is not None and not region.written[place].all():
             raise KernelError(
-                f"{self.where(instruction)}: reads a local array before it is written\n"
+                f"{self.where(instruction)}: reads a {region.name} array before it is written\n"
                 "  legal: store to every element first"
             )
         pointee = element(instruction.operands[0].type)

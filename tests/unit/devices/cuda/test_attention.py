@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.unit.devices.cuda.fake import BACKEND as FAKE
-from tests.unit.devices.cuda.test_tensor_cores import NUMPY, placed
+from tests.unit.devices.cuda.test_tensor_cores import NUMPY, Barriers, placed
 
 import bedplate as bp
 from bedplate.config import config
 from bedplate.devices import register
+from bedplate.errors import KernelError
 from bedplate.kernel import bf16, f16
+from bedplate.ops.attention import tensor_cores
 from bedplate.ops.attention.backward import weights
 from bedplate.ops.attention.tensor_cores import ROWS, WARPS, forward_kernel
 from bedplate.ops.attention.tiles import Geometry
@@ -49,7 +51,7 @@ def run(
         blocks, *(step for x in (q, k, v, out) for step in strides(x)), window or NO_WINDOW,
         int(np.float64(0.3).view(np.int64)), number.ctypes.data,
     ]  # fmt: skip
-    forward_kernel(g, width % 8 == 0, warps).interpret(
+    tensor_cores.forward_kernel(g, width % 8 == 0, warps).interpret(
         np.array(words), 0, batch * heads * blocks, 0, memory=[*arrays, number]
     )
     return out, lse
@@ -108,6 +110,18 @@ def test_a_nan_spoils_those_who_see_it() -> None:
     k[0, 0, 2, 1] = np.nan
     out, _ = run(q, k, v, bf16)
     assert np.isnan(out.astype(np.float32)).all(-1)[0, 0].tolist() == [False, False, True, True]
+
+
+@pytest.mark.parametrize("left_out", range(4))
+def test_each_barrier_is_needed(left_out: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two blocks of queries, two tiles of keys, without one of the barriers."""
+    barriers = Barriers(left_out)
+    monkeypatch.setattr(tensor_cores, "block_barrier", barriers)
+    monkeypatch.setattr(tensor_cores, "forward_kernel", forward_kernel.__wrapped__)
+    q, k, v = inputs((1, 1, 17, 8), 70, 1, bf16)
+    with pytest.raises(KernelError, match=r"use the same shared memory|a shared array before"):
+        run(q, k, v, bf16)
+    assert barriers.traced == 4
 
 
 def test_through_the_back_end() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -13,7 +14,8 @@ import bedplate as bp
 from bedplate.config import config
 from bedplate.devices import register
 from bedplate.errors import KernelError
-from bedplate.kernel import Kernel, bf16, f16, f32
+from bedplate.kernel import Kernel, bf16, block_barrier, f16, f32
+from bedplate.ops.matmul import tensor_cores
 from bedplate.ops.matmul.tensor_cores import FLAT, LARGE, SMALL, Cut, Kind, make_kernel
 from bedplate.ops.record import REGISTRY
 from bedplate.testing.samples import Case
@@ -117,6 +119,29 @@ def test_nan_and_infinity() -> None:
         expected = a.astype(np.float32) @ b.astype(np.float32)
     np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
     np.testing.assert_array_equal(np.isinf(found), np.isinf(expected))
+
+
+class Barriers:
+    """In the place of `block_barrier`: all are there but one, counted as they are traced."""
+
+    def __init__(self, left_out: int) -> None:
+        self.left_out, self.traced = left_out, 0
+
+    def __call__(self) -> None:
+        if self.traced != self.left_out:
+            block_barrier()
+        self.traced += 1
+
+
+@pytest.mark.parametrize("left_out", range(4))
+def test_each_barrier_is_needed(left_out: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tiles of two stages each, without one of the barriers."""
+    barriers = Barriers(left_out)
+    monkeypatch.setattr(tensor_cores, "block_barrier", barriers)
+    monkeypatch.setattr(sys.modules[__name__], "_kernels", {})
+    with pytest.raises(KernelError, match="use the same shared memory"):
+        product(*operands(33, 5, 40), ("along", "across"))
+    assert barriers.traced == 4
 
 
 # Through the back end, on the fake of NVIDIA's driver: sm_90, two multiprocessors
