@@ -427,3 +427,19 @@ def test_few_rows_read_and_write_nothing_outside(rows, bits, b_layout, name, mon
     a = numbers(28, rows, depth).astype(dtype)
     b = LAYOUTS[b_layout](numbers(29, depth, columns).astype(dtype))
     interpreted(a, b)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "bfloat16", "float16", "int32"])
+def test_one_row_has_the_same_bits_wherever_its_columns_begin(name):
+    dtype = dtypes.BY_NAME[name].numpy
+    depth, columns = 1040, 21
+    a, b = (
+        numbers(n, *shape).astype(dtype) for n, shape in ((1, (1, depth)), (2, (depth, columns)))
+    )
+    expected = product(a, b)
+    memory = np.zeros(columns * depth + 128, dtype)
+    line = -memory.ctypes.data % 64 // memory.itemsize
+    for first in range(line, line + 64 // memory.itemsize + 1, 3):
+        moved = memory[first : first + columns * depth].reshape(columns, depth)
+        moved[:] = b.T
+        assert product(a, moved.T).tobytes() == expected.tobytes()

@@ -23,7 +23,7 @@ Where the target holds words (u32), each takes two or four k's for the dot instr
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from bedplate.kernel import (
@@ -83,42 +83,6 @@ def transpose(vectors: Sequence[Value]) -> list[Value]:
     for first in range(0, lanes, side):
         rows[first : first + side] = _transpose_squares(rows[first : first + side], side)
     return _exchange_squares(rows, side)
-
-
-def load_transposed(places: list[Value], lanes: int, type_: Type) -> Iterator[list[Value]]:
-    """The columns of the square whose rows start at `places`, a few at a time.
-
-    type_    what narrower elements are made before they are transposed
-    returns  lists of vectors; together the `lanes` columns in their order
-
-    Where a vector is of four squares (see `transpose`) the halves of two rows are loaded into one
-    vector, which does what a quarter of the shuffles would have done: 83 against 80 GB/s at
-    1 x 1024 x 1024 in float32, columns of b contiguous, from the caches of 2 cores of Zen 4, 45
-    against 36 at 1 x 1024 x 32000 in bfloat16.
-    """
-    bits = element(places[0].type).bits
-    side = min(128 // bits, lanes)
-    if bits < 32 or lanes != 4 * side:
-        columns = transpose([cast(load(place, lanes), type_) for place in places])
-        side = min(128 // type_.bits, lanes)
-        yield from (columns[first : first + side] for first in range(0, lanes, side))
-        return
-    halves = [_row_halves(places[i::side], side) for i in range(side)]
-    for number in range(4):
-        picked = [number % 2 + n for n in (0, 2, 4, 6)]
-        pairs = [each[number // 2] for each in halves]
-        rows = [_blocks(a, b, picked, side) for a, b in pairs]
-        yield _transpose_squares(rows, side)
-
-
-def _row_halves(places: list[Value], side: int) -> list[list[Value]]:
-    """For each half of four rows two vectors: that half of the first two, of the last two."""
-    half = 2 * side
-    joins = [
-        [[load(place + at, half) for place in pair] for pair in (places[:2], places[2:])]
-        for at in (0, half)
-    ]
-    return [[shuffle(a, b, list(range(2 * half))) for a, b in pairs] for pairs in joins]
 
 
 def _transpose_squares(rows: list[Value], side: int) -> list[Value]:
