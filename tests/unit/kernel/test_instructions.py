@@ -1,5 +1,7 @@
 """Every computing instruction, on every type, as scalar and vector: machine code against the
-interpreter and, where NumPy has the operation, against NumPy."""
+interpreter and, where NumPy has the operation, against NumPy.
+
+Long: the instructions share one table of samples and one way to run both."""
 
 from __future__ import annotations
 
