@@ -13,9 +13,10 @@ from benchmarks.indexing import INDEXING
 from benchmarks.kinds import KINDS as PLAIN_KINDS
 from benchmarks.kinds import Arrays, Parameters
 from benchmarks.model_kinds import MODEL_KINDS
+from benchmarks.network_kinds import NETWORKS
 from benchmarks.spatial import SPATIAL
 
-KINDS = {**PLAIN_KINDS, **INDEXING, **SPATIAL, **MODEL_KINDS}
+KINDS = {**PLAIN_KINDS, **INDEXING, **SPATIAL, **MODEL_KINDS, **NETWORKS}
 # kinds that are measured in processes that begin anew each time
 FIRST_STEP, IMPORT = "first_step", "import_package"
 

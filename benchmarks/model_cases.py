@@ -73,6 +73,8 @@ OPTIMISERS = [
 TRAINING = [
     Case("train/demo", "train_step", DEMO, (SPINE,)),
     *(Case(f"train/{name}", "train_step", numbers) for name, numbers in TRAINED.items()),
+    Case("train/perceptron-64-64-64-10", "perceptron", {"sizes": (64, 64, 64, 10), "batch": 32}),
+    Case("train/perceptron-784-256-10", "perceptron", {"sizes": (784, 256, 10), "batch": 128}),
     Case("train/residual-8x64x32x32", "residual_step", RESIDUAL, tolerance=1e-3),
 ]
 INFERENCE = [

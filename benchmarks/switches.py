@@ -61,6 +61,8 @@ SWITCHES = (
     Switch("fusion, folding", "train/demo", FUSION, 1.4),
     Switch("fusion, folding", "train/64-2-128", FUSION, 1.4),
     Switch("fusion, folding", "train/residual-8x64x32x32", FUSION),
+    Switch("fusion, folding", "train/perceptron-64-64-64-10", FUSION, 1.4),
+    Switch("fusion, folding", "train/perceptron-784-256-10", FUSION, 1.4),
     Switch("fusion, folding", "train/256-4-256", FUSION),
     Switch("fusion, folding", "dispatch/mlp-step-jit", FUSION),
     Switch("fusion, folding", "optimiser/adamw-2048x2048", FUSION),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import bedplate as bp
@@ -48,9 +49,6 @@ def mlp_step(p: Any, inputs: Any) -> Any:
 
 def residual_step(p: Any, inputs: Any) -> Any:
     x, targets, *weights = tensors(inputs)
-    for weight in weights:
-        weight.requires_grad_()
-    optimiser = _adamw(weights)
 
     def loss_of(x: Any, targets: Any) -> Any:
         layers = iter(weights)
@@ -61,6 +59,26 @@ def residual_step(p: Any, inputs: Any) -> Any:
                 x = F.batch_norm(x, None, None, next(layers), next(layers), training=True)
                 x = (x + before if last else x).relu()
         return F.cross_entropy(F.linear(x.mean((2, 3)), *layers), targets)
+
+    return _trained(loss_of, x, targets, weights)
+
+
+def perceptron(p: Any, inputs: Any) -> Any:
+    x, targets, *weights = tensors(inputs)
+
+    def loss_of(x: Any, targets: Any) -> Any:
+        for weight, bias in zip(weights[:-2:2], weights[1:-2:2], strict=True):
+            x = F.linear(x, weight, bias).relu()
+        return F.cross_entropy(F.linear(x, *weights[-2:]), targets)
+
+    return _trained(loss_of, x, targets, weights)
+
+
+def _trained(loss_of: Callable, x: Any, targets: Any, weights: list[Any]) -> Any:
+    """A run of one step of AdamW on the weights; its result is the loss."""
+    for weight in weights:
+        weight.requires_grad_()
+    optimiser = _adamw(weights)
 
     def step(x: Any, targets: Any) -> Any:
         optimiser.zero_grad()

@@ -221,6 +221,7 @@ def build_ops(p: Any, inputs: Any) -> Any:
 
 mlp_step = bedplate_models.mlp_step
 residual_step = bedplate_models.residual_step
+perceptron = bedplate_models.perceptron
 optimiser = bedplate_models.optimiser
 train_step = bedplate_models.train_step
 first_step = bedplate_models.train_step

@@ -219,7 +219,6 @@ def mlp_step(p: Any, inputs: Any) -> Any:
 
 def residual_step(p: Any, inputs: Any) -> Any:
     x, targets, *weights = (jnp.asarray(array) for array in inputs)
-    state = jax_models.fresh_state(weights)
 
     def loss_of(weights: Any) -> Any:
         layers, y = iter(weights), x
@@ -232,6 +231,25 @@ def residual_step(p: Any, inputs: Any) -> Any:
                 y = jax.nn.relu(y + before if last else y)
         matrix, bias = layers
         return _cross_entropy(y.mean((2, 3)) @ matrix.T + bias, targets)
+
+    return _trained(loss_of, weights)
+
+
+def perceptron(p: Any, inputs: Any) -> Any:
+    x, targets, *weights = (jnp.asarray(array) for array in inputs)
+
+    def loss_of(weights: Any) -> Any:
+        y = x
+        for weight, bias in zip(weights[:-2:2], weights[1:-2:2], strict=True):
+            y = jax.nn.relu(y @ weight.T + bias)
+        return _cross_entropy(y @ weights[-2].T + weights[-1], targets)
+
+    return _trained(loss_of, weights)
+
+
+def _trained(loss_of: Any, weights: Any) -> Any:
+    """A run of one step of AdamW on the weights; its result is the loss."""
+    state = jax_models.fresh_state(weights)
 
     @jax.jit
     def step(weights: Any, state: Any) -> Any:

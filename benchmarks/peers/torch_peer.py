@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -263,6 +264,22 @@ def residual_step(p: Any, inputs: Any) -> Any:
                 x = torch.relu(x + before if last else x)
         return F.cross_entropy(F.linear(x.mean((2, 3)), *layers), targets)
 
+    return _trained(loss_of, x, targets, weights)
+
+
+def perceptron(p: Any, inputs: Any) -> Any:
+    x, targets = (torch.from_numpy(array) for array in inputs[:2])
+    weights = [_leaf(array.copy()) for array in inputs[2:]]
+
+    def loss_of(x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        for weight, bias in zip(weights[:-2:2], weights[1:-2:2], strict=True):
+            x = torch.relu(F.linear(x, weight, bias))
+        return F.cross_entropy(F.linear(x, *weights[-2:]), targets)
+
+    return _trained(loss_of, x, targets, weights)
+
+
+def _trained(loss_of: Callable, x: Any, targets: Any, weights: list[Any]) -> Any:
     loss_of = prepare(loss_of)
     optimiser = torch.optim.AdamW(weights, fused=True, **ADAMW)
 

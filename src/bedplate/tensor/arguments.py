@@ -85,7 +85,9 @@ class Guard:
             ):
                 return None
             found.append(value)
-        if len(found) > 1 and len(set(map(id, found))) != len(found):
+        if len(found) == 2:
+            return None if found[0] is found[1] else found
+        if len(found) > 2 and len(set(map(id, found))) != len(found):
             return None
         return found
 

@@ -8,6 +8,7 @@ import pytest
 import bedplate as bp
 import bedplate.nn.functional as F
 from bedplate.compiler import layout
+from bedplate.kernel import f32, host
 
 SHAPES = ((1, 1), (3, 7), (5, 64), (9, 137), (7, 1040), (2, 33000))
 
@@ -91,3 +92,22 @@ def test_extremes_with_nan_and_infinities(length: int, dtype: Any) -> None:
     x[1, -1], x[2, 0], x[3, length // 2], x[4] = np.nan, np.nan, np.inf, -np.inf
     np.testing.assert_array_equal(bp.tensor(x).max(axis=1).numpy(), x.max(axis=1))
     np.testing.assert_array_equal(bp.tensor(x).min(axis=1).numpy(), x.min(axis=1))
+
+
+@pytest.mark.parametrize(("shape", "in_place"), [
+    ((32, 10), False),  # the end of a row and the start of the next meet in one vector
+    ((32, 16), True),
+    ((32, 137), True),  # long enough
+    ((4096, 10), True),  # so large that memory counts for more
+])  # fmt: skip
+def test_narrow_rows_are_not_written_over_what_they_read(
+    shape: tuple[int, int], in_place: bool
+) -> None:
+    lanes = host().lanes(f32)
+    shape = shape[0], shape[1] * lanes // 16 if in_place and shape[1] == 16 else shape[1]
+    x = bp.tensor(rows(shape)).realise()
+    launches = bp.explain(bp.softmax(x, axis=-1)).launches()
+    assert any(launch.in_place for launch in launches) == in_place
+    np.testing.assert_allclose(
+        bp.softmax(x, axis=-1).numpy(), softmax(x.numpy()), rtol=2e-6, atol=1e-7
+    )
