@@ -159,12 +159,13 @@ def pend(
     node.device = device
     node.block = None
     frame = _frame(3)  # 1 is what applies the op, 2 the operator or function that users call
-    while (inside := _inside.get(frame.f_code.co_filename)) and frame.f_back is not None:
-        frame = frame.f_back
-    if inside is not False or hooks.site is not None:
-        node.site = user_site(3)
+    site = hooks.site  # read once: another thread may stop listening
+    if site is not None:
+        node.site = site(frame)
     else:  # as `user_site` does, without a call
-        node.site = frame.f_code, frame.f_lasti
+        while (inside := _inside.get(frame.f_code.co_filename)) and frame.f_back is not None:
+            frame = frame.f_back
+        node.site = user_site(3) if inside is not False else (frame.f_code, frame.f_lasti)
     state.nodes.append(node)
     return node
 

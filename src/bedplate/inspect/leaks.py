@@ -255,8 +255,8 @@ class _Births:
     def made(self, block: Block) -> None:
         self.of[id(block)] = self.runs
 
-    def gone(self, block: Block) -> None:
-        self.of.pop(id(block), None)
+    def gone(self, entry: tuple[int, Any]) -> None:
+        self.of.pop(entry[0], None)
 
     def run(self, plan: Any, address: int, first: int, end: int, limit: int) -> None:
         self.runs += 1

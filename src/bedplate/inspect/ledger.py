@@ -6,7 +6,8 @@ parameter, its gradient, the state of an optimiser. What a plan stored is an act
 needs on the way a temporary; in the arena of a plan the two are told apart by who reads them.
 
 What the allocator calls may run inside a finaliser, on any thread: it appends to a log and does
-nothing else, which takes no lock. The log is read now and then, in its order.
+nothing else, which takes no lock. The log is read now and then, in its order. Most blocks are made
+and freed between two peaks: of those no more is kept than the books need.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ NEW_PEAK = 1.01  # a peak that is less than so much above the last is not noted 
 READ_AT = 1 << 13  # entries of the log: it is read when there are more, 1 MB at most
 MAX_POINTS = 4000  # of the curve over time; twice as many before it is thinned out
 LEAST_MADE = 128  # blocks made or freed between two looks at the holders, at least
+NEVER = float("inf")
 CURVE_STEP = 0.005  # of the peak: a change that the curve shows
 HOST = "cpu"
 Named = list[tuple[int, str, str]]  # (identity of a block, kind, path)
+# a block that is in no notes: bytes of a temporary; or bytes, site, kind and module (None: of the
+# site)
+Brief = int | tuple[int, Any, str, str | None]
 clock = time.perf_counter_ns
 
 
@@ -40,7 +45,8 @@ clock = time.perf_counter_ns
 class Held:
     """A block, as long as it lives and in the notes of a peak.
 
-    plan  whose arena it is
+    plan   whose arena it is
+    noted  it is in such notes
     """
 
     nbytes: int
@@ -49,6 +55,7 @@ class Held:
     module: str = ""
     plan: Any = None
     device: str = HOST
+    noted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +111,15 @@ class Ledger:
         self._plan = plan
         self._log: deque[tuple[Any, ...]] = deque()
         self._reading = threading.RLock()
-        self._blocks: dict[int, Held] = {}
+        self._blocks: dict[int, Held | Brief] = {}
         self._windows: list[Window] = []
+        self._least_peak = self._note_above = NEVER  # of the windows; what is noted, and NEW_PEAK
+        self._curve_step = 0.0
         self._kinds: dict[str, int] = dict.fromkeys(KINDS, 0)
         self._shown = 0
         self._highest = 0
         self._read_at = READ_AT
+        self._is_named = False  # since the log was last read because it was long
         self.live = 0
         self.curve: list[tuple[int, tuple[int, ...]]] = []
 
@@ -121,15 +131,28 @@ class Ledger:
         log = self._log
         log.append((id(block), block.nbytes, block.site, clock()))
         if len(log) > self._read_at:
+            self._read_long()
+
+    def _read_long(self) -> None:
+        if not self._is_named:
             self.name_holders()
-            self.read()
+        self.read()
+        self._is_named = False
+
+    def made_together(self, blocks: list[Any], sizes: list[int]) -> None:
+        log = self._log
+        log.append((list(map(id, blocks)), sizes, clock()))
+        if len(log) > self._read_at:
+            self._read_long()
 
     def made_on_device(self, block: Any) -> None:
         device = str(block.runtime.device)
         self._log.append((id(block), block.nbytes, block.site, clock(), device))
 
-    def gone(self, block: Any) -> None:
-        self._log.append((id(block), block.site))
+    @property
+    def gone(self) -> Callable[[tuple[int, Any]], None]:
+        """To be called with (identity, site) of a block."""
+        return self._log.append
 
     def adopt(self, found: Iterable[tuple[Any, Any, str, str]]) -> None:
         """Count blocks that lived before: (block, site, kind, device)."""
@@ -146,6 +169,7 @@ class Ledger:
         # a step that binds parameters anew makes as many blocks, and each pays for one holder
         self._read_at = min(READ_AT, len(named) + LEAST_MADE)
         self._log.append((named,))
+        self._is_named = True
 
     def name_if_made(self) -> None:
         """The same, if anything was made since the last time."""
@@ -167,7 +191,8 @@ class Ledger:
             self._reading.release()
 
     def _read(self) -> None:
-        log = self._log
+        """Most entries are of blocks of which no more is known than the entry says: written out."""
+        log, blocks, kinds = self._log, self._blocks, self._kinds
         for _ in range(len(log)):
             try:
                 entry = log.popleft()
@@ -175,11 +200,47 @@ class Ledger:
                 return
             size = len(entry)
             if size == 2:
-                self._count_gone(*entry)
-            elif size >= 4:
-                self._count_made(*entry)
-            else:
+                key, site = entry
+                if self.live > self._note_above:
+                    self._note()
+                held = blocks.pop(key, 0)
+                if isinstance(held, int):
+                    kinds[TEMPORARY] -= held
+                    self.live -= held
+                elif isinstance(held, tuple):
+                    kinds[held[2]] -= held[0]
+                    self.live -= held[0]
+                else:
+                    self._weigh(held, -1)
+                    self.live -= held.nbytes
+                    if held.noted:
+                        self._settle(held, site)
+            elif size == 4:
+                key, nbytes, site, now = entry
+                if type(site) is Temporaries:
+                    self._count_made(*entry)
+                    continue
+                kind = TEMPORARY if site is None else DATA  # values get their lines when computed
+                blocks[key] = nbytes if site is None else (nbytes, site, DATA, None)
+                kinds[kind] += nbytes
+                live = self.live = self.live + nbytes
+                if live > self._least_peak or abs(live - self._shown) > self._curve_step:
+                    self._has_changed(now)
+            elif size == 3:
+                self._count_together(*entry)
+            elif size == 1:
                 self._name(entry[0])
+            else:
+                self._count_made(*entry)
+
+    def _count_together(self, keys: list[int], sizes: list[int], now: int) -> None:
+        """Blocks that were made one after the other: no peak lies between them."""
+        self._blocks.update(zip(keys, sizes, strict=True))
+        total = sum(sizes)
+        self._kinds[TEMPORARY] += total
+        self.live += total
+        if self.live > self._least_peak or abs(self.live - self._shown) > self._curve_step:
+            self._has_changed(now)
 
     def _count_made(
         self, key: int, nbytes: int, site: Any, now: int, device: str = HOST, kind: str = ""
@@ -189,31 +250,55 @@ class Ledger:
         held = Held(nbytes, site, kind or TEMPORARY, module_of(site), None, device)
         if isinstance(site, Temporaries):
             held.site, held.plan = None, self._plan(site)
-        elif not kind and site is not None:  # values get their lines when they are computed
+        elif not kind and site is not None:
             held.kind = DATA
         self._blocks[key] = held
         self.live += nbytes
         self._weigh(held, 1)
+        self._has_changed(now)
+
+    def _has_changed(self, now: int) -> None:
+        """More lives than before."""
         live = self.live
-        for window in self._windows:
-            if live > window.peak:
-                window.peak = live
+        if live > self._least_peak:
+            for window in self._windows:
+                window.peak = max(window.peak, live)
+            self._set_bounds()
         if live > self._highest:
             self._highest = live
-        if abs(live - self._shown) > self._highest * CURVE_STEP:
+            self._curve_step = live * CURVE_STEP
+        if abs(live - self._shown) > self._curve_step:
             self._show(now)
 
-    def _count_gone(self, key: int, site: Any) -> None:
+    def _set_bounds(self) -> None:
+        """From where on more bytes than now mean something."""
+        self._least_peak = min([w.peak for w in self._windows], default=NEVER)
+        self._note_above = min([w.noted * NEW_PEAK for w in self._windows], default=NEVER)
+
+    def _note(self) -> None:
+        """Note what is held, in each window that has a new peak."""
         live = self.live
         for window in self._windows:
             if live > window.noted * NEW_PEAK:
-                window.noted, window.notes = live, list(self._blocks.values())
-        held = self._blocks.pop(key, None)
-        if held is None:
-            return
-        self._weigh(held, -1)
-        self.live -= held.nbytes
-        self._settle(held, site)
+                window.noted, window.notes = live, self._all_held()
+        self._set_bounds()
+
+    def _all_held(self) -> list[Held]:
+        """All blocks that live, as notes hold them."""
+        found = [held for key in list(self._blocks) if (held := self._held(key)) is not None]
+        for held in found:
+            held.noted = True
+        return found
+
+    def _held(self, key: int) -> Held | None:
+        """What is known of a block; it is written into from now on."""
+        held = self._blocks.get(key)
+        if held is None or isinstance(held, Held):
+            return held
+        nbytes, site, kind, module = (held, None, TEMPORARY, "") if isinstance(held, int) else held
+        made = Held(nbytes, site, kind, module_of(site) if module is None else module)
+        self._blocks[key] = made
+        return made
 
     def _settle(self, held: Held, site: Any) -> None:
         """The line of a value is known when its plan has run."""
@@ -225,23 +310,29 @@ class Ledger:
             held.kind = ACTIVATION
 
     def _name(self, named: Named) -> None:
+        blocks, kinds = self._blocks, self._kinds
         for key, kind, path in named:
-            held = self._blocks.get(key)
-            if held is not None:
+            held = blocks.get(key)
+            if isinstance(held, int):
+                kinds[TEMPORARY] -= held
+                kinds[kind] += held
+                blocks[key] = held, None, kind, path
+            elif isinstance(held, tuple):
+                kinds[held[2]] -= held[0]
+                kinds[kind] += held[0]
+                blocks[key] = held[0], held[1], kind, path
+            elif held is not None:
                 held.module = path
-                self._change(held, kind)
-
-    def _change(self, held: Held, kind: str) -> None:
-        if held.kind != kind:
-            self._weigh(held, -1)
-            held.kind = kind
-            self._weigh(held, 1)
+                if held.kind != kind:
+                    self._weigh(held, -1)
+                    held.kind = kind
+                    self._weigh(held, 1)
 
     def _weigh(self, held: Held, sign: int) -> None:
         """Add a block to the bytes by kind, or take it away; an arena by what is in it."""
         kinds = self._kinds
         if held.plan is None:
-            kinds[held.kind] += sign * held.nbytes
+            kinds[held.kind] += held.nbytes if sign > 0 else -held.nbytes
             return
         rest = held.nbytes
         for kind, nbytes in held.plan.kinds():
@@ -256,7 +347,7 @@ class Ledger:
         self.curve.append((now, tuple(self._kinds.values())))
         if len(self.curve) >= 2 * MAX_POINTS:
             pairs = zip(self.curve[::2], self.curve[1::2], strict=True)
-            self.curve = [max(pair, key=lambda point: sum(point[1])) for pair in pairs]
+            self.curve = [a if sum(a[1]) > sum(b[1]) else b for a, b in pairs]
 
     # ---- windows
 
@@ -267,6 +358,7 @@ class Ledger:
             self._show(clock())
             window = Window(self.live, self.live)
             self._windows.append(window)
+            self._set_bounds()
             return window
 
     def outermost(self) -> Window | None:
@@ -278,6 +370,7 @@ class Ledger:
         with self._reading:
             self._read()
             self._windows.remove(window)
+            self._set_bounds()
 
     def look(self, window: Window) -> tuple[list[Share], list[Share]]:
         """What was held at the peak of a window, and what is held now."""
@@ -285,16 +378,17 @@ class Ledger:
         with self._reading:
             self._read()
             if self.live > window.noted:
-                window.noted, window.notes = self.live, list(self._blocks.values())
+                window.noted, window.notes = self.live, self._all_held()
+                self._set_bounds()
             self._show(clock())
-            return _shares(window.notes), _shares(self._blocks.values())
+            return _shares(window.notes), _shares(self._all_held())
 
     def settle(self, sites: dict[int, Any]) -> None:
         """Give the lines of blocks that live, by their identity, to what is not known yet."""
         with self._reading:
             self._read()
             for key, site in sites.items():
-                held = self._blocks.get(key)
+                held = self._held(key)
                 if held is not None:
                     self._weigh(held, -1)
                     self._settle(held, site)

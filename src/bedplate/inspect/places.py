@@ -9,6 +9,7 @@ of the user: who profiles a model wants to see inside it.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import weakref
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from bedplate.autograd import tape
+from bedplate.graph.node import Node
 from bedplate.graph.pending import PACKAGE
 from bedplate.inspect.census import instances
 from bedplate.memory import line_of
@@ -27,21 +29,31 @@ MODELS = PACKAGE + "olmo" + os.sep
 NO_MODULE = "(no module)"  # what tables show for an empty path
 MAX_SITES = 50_000  # that are kept: a program that makes code as it runs has no end of them
 _WALK = tape.walk.__code__
+_OWN = (lambda: None).__code__.co_filename
+# what a file's lines are: ours, the user's or a model's, the tape's, this file's, not looked at yet
+INSIDE, SHOWN, TAPE, OWN, UNKNOWN = range(5)
 MAX_SEARCHES = 20  # for the module that a called one is a part of; each looks at all objects
 
 
 class Site(tuple[Any, int]):
-    """(code, instruction), with the module path and the phase."""
+    """(code, instruction), with the module path and the phase.
+
+    backward  the site of the gradient of what was made here
+    inside    (identity of the code, instruction) of operations that this line has called, by way of
+              nobody's code but ours: they are made again and again, as an optimiser's are
+    """
 
     module: str
     phase: str
-    backward: Site | None  # of the gradient of what was made here
+    backward: Site | None
+    inside: set[tuple[int, int]]
 
     def __new__(cls, code: Any, instruction: int, module: str, phase: str) -> Site:
         site = super().__new__(cls, (code, instruction))
         site.module = module
         site.phase = phase
         site.backward = None
+        site.inside = set()
         return site
 
 
@@ -63,20 +75,31 @@ def shown_line(site: Any) -> str:
     return line
 
 
-def _is_shown(filename: str) -> bool:
-    return not filename.startswith((PACKAGE, "<frozen")) or filename.startswith(MODELS)
+def _step_of(optimiser: Optimizer) -> str:
+    return f"{type(optimiser).__name__}.step"
+
+
+def _verdict(filename: str) -> int:
+    if filename in (_WALK.co_filename, _OWN):
+        return TAPE if filename == _WALK.co_filename else OWN
+    inside = filename.startswith((PACKAGE, "<frozen")) and not filename.startswith(MODELS)
+    return INSIDE if inside else SHOWN
 
 
 Sites = dict[tuple[int, int], Site]  # by (identity of the code, instruction)
 
 
 class _Here(threading.local):
-    """What runs on a thread, and the sites known of that module and phase."""
+    """What runs on a thread, and the sites known of that module and phase.
+
+    base  the site of all that the innermost of this file's frames calls, or None
+    """
 
     def __init__(self) -> None:
         self.modules: list[str] = []
         self.optimisers: list[str] = []
         self.sites: Sites | None = None  # None: to be looked up
+        self.base: Site | None = None
 
 
 Span = Callable[[str, int, int], None]
@@ -98,7 +121,7 @@ class Places:
         self.optimisers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._searches = 0
         self._lock = threading.RLock()
-        self._shown: dict[str, bool] = {}
+        self._shown: dict[str, int] = {}
         self._contexts: dict[tuple[str, str], Sites] = {}
         self._n_sites = 0
         self._plain = Module.__call__, Optimizer._begin, Optimizer._update
@@ -108,25 +131,33 @@ class Places:
     def site(self, frame: Any) -> Site | None:
         """The site of the innermost line that is the user's, or a model's.
 
-        cost  0.4 us: each operation asks once, and most places were seen before
+        cost  0.3 us: each operation asks once, and most places were seen before
         """
-        shown, walk = self._shown, _WALK
+        here = self._here
+        base = here.base
+        inner = None if base is None else (id(frame.f_code), frame.f_lasti)
+        if base is not None and inner in base.inside:
+            return base
+        verdict_of = self._shown.get
         backward = False
         while frame is not None:
             code = frame.f_code
-            if code is walk:
-                backward = True
-            filename = code.co_filename
-            known = shown.get(filename)
-            if known is None:
-                known = shown[filename] = _is_shown(filename)
-            if known:
-                here = self._here
-                sites = None if backward else here.sites
-                if sites is None:
-                    sites = self._sites(here, backward)
-                key = (id(code), frame.f_lasti)
-                return sites.get(key) or self._new_site(sites, code, frame.f_lasti, here, backward)
+            verdict = verdict_of(code.co_filename, UNKNOWN)
+            if verdict:
+                if verdict == SHOWN:
+                    sites = None if backward else here.sites
+                    if sites is None:
+                        sites = self._sites(here, backward)
+                    place = frame.f_lasti
+                    found = sites.get((id(code), place))
+                    return found or self._new_site(sites, code, place, here, backward)
+                if verdict == UNKNOWN:
+                    self._shown[code.co_filename] = _verdict(code.co_filename)
+                    continue
+                if verdict == OWN and inner is not None and base is not None and not backward:
+                    base.inside.add(inner)
+                    return base
+                backward = backward or code is _WALK
             frame = frame.f_back
         return None
 
@@ -157,12 +188,14 @@ class Places:
         origin = entry.site
         if origin is None:
             return
-        site = self._backward(origin)
-        for gradient in gradients:
-            if gradient is not None:
-                node = getattr(gradient, "_node", gradient)
-                if node.site is None:
-                    node.site = site
+        site = (type(origin) is Site and origin.backward) or self._backward(origin)
+        for node in gradients:
+            if type(node) is not Node:
+                if node is None:
+                    continue
+                node = getattr(node, "_node", node)
+            if node.site is None:
+                node.site = site
 
     def gradient_in_full(self, entry: Any, gradients: Iterable[Any]) -> None:
         """As `gradient`, and all nodes that these are computed from."""
@@ -185,18 +218,49 @@ class Places:
         call, begin_step, update = self._plain
         places = self
 
+        names = self._names
+
+        # one frame each: every operation that they call walks over it
         def observed_call(self: Module, *inputs: Any, **options: Any) -> Any:
             here = places._here
-            name = places._name(self, here.modules)
-            return places._inside(here.modules, name, call, (self, *inputs), options)
+            stack = here.modules
+            name = names.get(self) or places._name(self, stack)
+            before, base, begin = places._enter(here, stack, name)
+            try:
+                return call(self, *inputs, **options)
+            finally:
+                stack.pop()
+                here.sites, here.base = before, base
+                if begin:
+                    places._tell(name, begin)
 
         def observed_begin(self: Optimizer) -> Any:
-            begun = places._stepping(self, begin_step, (self,))
-            places._begun()
-            return begun
+            if self not in places.optimisers:
+                with places._lock:
+                    places.optimisers.add(self)
+            here = places._here
+            name = _step_of(self)
+            before, base, begin = places._enter(here, here.optimisers, name, sys._getframe(1))
+            try:
+                return begin_step(self)
+            finally:
+                here.optimisers.pop()
+                here.sites, here.base = before, base
+                places._begun()
+                if begin:
+                    places._tell(name, begin)
 
         def observed_update(self: Optimizer, shared: Any) -> None:
-            places._stepping(self, update, (self, shared))
+            here = places._here
+            name = _step_of(self)
+            before, base, begin = places._enter(here, here.optimisers, name, sys._getframe(1))
+            try:
+                update(self, shared)
+            finally:
+                here.optimisers.pop()
+                here.sites, here.base = before, base
+                if begin:
+                    places._tell(name, begin)
 
         Module.__call__ = observed_call
         Optimizer._begin, Optimizer._update = observed_begin, observed_update
@@ -206,29 +270,24 @@ class Places:
         """Call modules and optimisers as before."""
         Module.__call__, Optimizer._begin, Optimizer._update = self._plain
 
-    def _stepping(self, optimiser: Optimizer, function: Any, arguments: tuple[Any, ...]) -> Any:
-        if optimiser not in self.optimisers:
-            with self._lock:
-                self.optimisers.add(optimiser)
-        name = f"{type(optimiser).__name__}.step"
-        return self._inside(self._here.optimisers, name, function, arguments, {})
+    def _enter(
+        self, here: _Here, stack: list[str], name: str, frame: Any = None
+    ) -> tuple[Any, Any, int]:
+        """Work begins that has a name; gives what `here` had before, and when if somebody asks.
 
-    def _inside(
-        self, stack: list[str], name: str, function: Any, arguments: tuple[Any, ...], options: Any
-    ) -> Any:
-        """Call a function with its name on a stack, and tell how long it took."""
-        here = self._here
-        before, here.sites = here.sites, None
+        frame  its caller's, if all that it does is of one line of the user's
+        """
+        before, base = here.sites, here.base
+        here.sites = here.base = None
         stack.append(name)
+        if frame is not None:
+            here.base = self.site(frame)
+        return before, base, 0 if self.span is None else time.perf_counter_ns()
+
+    def _tell(self, name: str, begin: int) -> None:
         span = self.span
-        begin = 0 if span is None else time.perf_counter_ns()
-        try:
-            return function(*arguments, **options)
-        finally:
-            stack.pop()
-            here.sites = before
-            if span is not None:
-                span(name, begin, time.perf_counter_ns())
+        if span is not None:
+            span(name, begin, time.perf_counter_ns())
 
     def _name(self, module: Module, stack: list[str]) -> str:
         name = self._names.get(module)

@@ -32,7 +32,10 @@ from bedplate.inspect.plan_info import PlanInfo, info_of
 from bedplate.memory import observe_blocks
 from bedplate.observer import hooks
 
-REFRESH = 32  # the holders are listed anew after so many times that they were asked for
+# The holders are listed anew after so many times that they were asked for, and when a module or an
+# optimiser is new, one of them is gone, or somebody wants a report.
+REFRESH = 256
+UNKNOWN = (-1, -1)  # in place of numbers of modules and optimisers
 
 
 class Tracker:
@@ -44,7 +47,7 @@ class Tracker:
         self._infos: weakref.WeakKeyDictionary[Any, PlanInfo] = weakref.WeakKeyDictionary()
         self._known: list[tuple[weakref.ref[Any], str, str]] = []
         self._asked = 0
-        self._n_places = (-1, -1)
+        self._n_places = UNKNOWN
 
     def start(self) -> None:
         """Watch; if that fails half-way, what was done is undone."""
@@ -52,7 +55,9 @@ class Tracker:
         with ExitStack() as undo:
             undo.callback(self.places.restore)
             self.places.install()
-            undo.callback(observe_blocks(self.ledger.made, self.ledger.gone))
+            undo.callback(
+                observe_blocks(self.ledger.made, self.ledger.gone, self.ledger.made_together)
+            )
             undo.callback(_observe_device_blocks(self.ledger))
             self._adopt()
             undo.callback(hooks.clear)
@@ -96,6 +101,7 @@ class Tracker:
         for reference, kind, path in self._known:
             tensor = reference()
             if tensor is None:
+                self._n_places = UNKNOWN
                 continue
             block = tensor._node.block
             if block is not None:
@@ -132,6 +138,7 @@ class Tracker:
 
     def settle(self) -> Census:
         """The blocks that live; the ledger gets the lines that it does not know."""
+        self._n_places = UNKNOWN
         census = take()
         self.ledger.settle({key: node.site for key, node in census.nodes.items()})
         return census
@@ -155,7 +162,7 @@ def _observe_device_blocks(ledger: Ledger) -> Callable[[], None]:
 
     def observed_del(self: DeviceBlock) -> None:
         if hasattr(self, "site"):  # there was memory for it
-            ledger.gone(self)
+            ledger.gone((id(self), self.site))
         plain_del(self)
 
     def restore() -> None:

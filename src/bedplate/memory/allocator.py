@@ -12,7 +12,7 @@ import numpy as np
 
 from bedplate.config import config
 from bedplate.errors import InternalError
-from bedplate.memory.block import Block
+from bedplate.memory.block import OBSERVERS, Block, unobserved
 from bedplate.memory.classes import ALIGNMENT, SMALL_BYTES
 from bedplate.memory.mapping import Mapping
 from bedplate.memory.small import Home
@@ -51,6 +51,8 @@ def allocate_all(sizes: list[int]) -> list[Block]:
         return [allocate(nbytes) for nbytes in sizes]
     blocks = []
     free = home.free
+    together = OBSERVERS.together
+    make = Block if together is None else unobserved
     for nbytes in sizes:
         if nbytes > _QUICK_BYTES:
             blocks.append(allocate(nbytes))
@@ -60,8 +62,19 @@ def allocate_all(sizes: list[int]) -> list[Block]:
             address = free[index].pop()
         except IndexError:
             address = LIBRARY.refill(home, index, nbytes, None)
-        blocks.append(Block(address, nbytes, None, index, home))
+        blocks.append(make(address, nbytes, None, index, home))
+    if together is not None:
+        _tell(together, blocks, sizes)
     return blocks
+
+
+def _tell(together: Any, blocks: list[Block], sizes: list[int]) -> None:
+    """Tell of blocks, those left out that `allocate` gave."""
+    if sizes and max(sizes) > _QUICK_BYTES:
+        blocks = [block for block in blocks if block.nbytes <= _QUICK_BYTES]
+        sizes = [block.nbytes for block in blocks]
+    if blocks:
+        together(blocks, sizes)
 
 
 def taken_from(tiers: Tiers, nbytes: int, site: Any) -> Block:

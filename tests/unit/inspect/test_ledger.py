@@ -107,7 +107,7 @@ def test_what_is_freed_is_only_logged_and_named_later() -> None:
     before = len(looked)
     other = filled(MIB)._node.block
     ledger.made(other)
-    ledger.gone(other)  # the most lived just now
+    ledger.gone((id(other), other.site))  # the most lived just now
     assert len(looked) == before and ledger.live == 0  # the log was not read yet
     at_peak, at_end = ledger.look(window)
     assert sum(share.nbytes for share in at_peak) == window.peak == 2 * MIB
@@ -127,7 +127,7 @@ def test_blocks_come_and_go_on_many_threads_while_others_look(
     def work(mine: Any) -> None:
         for _ in range(20):
             [ledger.made(block) for block in mine]
-            [ledger.gone(block) for block in mine]
+            [ledger.gone((id(block), block.site)) for block in mine]
 
     threads = [threading.Thread(target=work, args=(mine,)) for mine in blocks]
     [thread.start() for thread in threads]
@@ -145,7 +145,7 @@ def test_windows_have_peaks_of_their_own() -> None:
     big, small = filled(4 * MIB)._node.block, filled(MIB)._node.block
     outer = ledger.open()
     ledger.made(big)
-    ledger.gone(big)
+    ledger.gone((id(big), big.site))
     inner = ledger.open()
     ledger.made(small)
     at_peak, _ = ledger.look(inner)
@@ -162,7 +162,7 @@ def test_the_curve_is_thinned_out_and_keeps_its_peak(monkeypatch: pytest.MonkeyP
     window = ledger.open()
     for block in blocks:
         ledger.made(block)
-        ledger.gone(block)
+        ledger.gone((id(block), block.site))
         ledger.read()
     ledger.look(window)
     assert len(ledger.curve) <= 16
