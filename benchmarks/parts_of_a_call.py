@@ -131,7 +131,7 @@ def kernels_of(replay: Replay) -> list[tuple[str, float]]:
 def _capturing(made: list[Any]) -> Any:
     """The cases of the peer as captured ones; their steps are added to the list."""
     jit, modules = bp.jit, (bedplate_peer, bedplate_models)
-    before = [module.JIT for module in modules]
+    before = [vars(module)["JIT"] for module in modules]
 
     def noted(function: Any) -> Any:
         made.append(jit(function))
@@ -140,12 +140,12 @@ def _capturing(made: list[Any]) -> Any:
     try:
         bp.jit = noted
         for module in modules:
-            module.JIT = True
+            vars(module)["JIT"] = True
         yield
     finally:
         bp.jit = jit
         for module, was in zip(modules, before, strict=True):
-            module.JIT = was
+            vars(module)["JIT"] = was
 
 
 def captured_case(name: str) -> tuple[Callable[[], Any], Replay]:

@@ -25,22 +25,31 @@ class Watched:
 
     def __init__(self) -> None:
         self.held = self.most = 0
-        observe_blocks(self._made, self._gone)
+        self._nbytes: dict[int, int] = {}
+        self.end = observe_blocks(self._made, self._gone)
 
     def begin(self) -> None:
         self.most = self.held
 
     def _made(self, block: Block) -> None:
+        self._nbytes[id(block)] = block.nbytes
         self.held += block.nbytes
         self.most = max(self.most, self.held)
 
-    def _gone(self, block: Block) -> None:
-        self.held -= block.nbytes
+    def _gone(self, block: tuple[int, Any]) -> None:
+        self.held -= self._nbytes.pop(block[0], 0)
 
 
 def measured(job: dict[str, Any]) -> dict[str, float]:
     """Seconds and bytes; with a budget of 0 of the first run alone."""
     watched = Watched()
+    try:
+        return _measured(job, watched)
+    finally:
+        watched.end()
+
+
+def _measured(job: dict[str, Any], watched: Watched) -> dict[str, float]:
     case = Case("point", job["kind"], job["parameters"])
     start = time.perf_counter()
     run = getattr(bedplate_peer, case.kind)(case.parameters, case.inputs())

@@ -11,6 +11,7 @@ import gc
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,9 +38,9 @@ class Recorder:
             self.nbytes.append(block.nbytes)
             self._event(number)
 
-    def gone(self, block: Block) -> None:
+    def gone(self, block: tuple[int, Any]) -> None:
         with self._lock:
-            number = self._numbers.pop(id(block), None)
+            number = self._numbers.pop(block[0], None)
             if number is not None:
                 self._event(~number)
 
