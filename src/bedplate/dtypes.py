@@ -115,10 +115,14 @@ def as_dtype(value: Any) -> DType:
     if value is complex:
         return complex64
     try:
+        if value is None:  # float64 for NumPy: whoever passes it on by mistake would not see why
+            raise TypeError
         return _BY_NUMPY[np.dtype(value)]
     except (KeyError, TypeError, ValueError):
         # a tensor, say, would be shown with all that it holds
-        shown = repr(value) if isinstance(value, str | type | np.dtype) else type(value).__name__
+        shown = (
+            repr(value) if isinstance(value, str | type | np.dtype | None) else type(value).__name__
+        )
         names = ", ".join(BY_NAME)
         raise DTypeError(f"unknown dtype {shown}; there are {names}") from None
 

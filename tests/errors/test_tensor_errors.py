@@ -250,3 +250,14 @@ def test_what_is_no_dtype_and_no_generator() -> None:
 def test_a_foreign_value_is_in_no_tensor() -> None:
     assert Fraction(1, 3) not in bp.ones(2)
     assert 1 in bp.ones(2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda x: x.astype(None), lambda x: bp.result_type(None, x),
+     lambda x: bp.MemoryManager().allocate(3, None), lambda x: bp.finfo(None)],
+)  # fmt: skip
+def test_none_is_no_dtype(call: Any) -> None:
+    """NumPy takes it for float64, whose twofold memory nobody asked for."""
+    with pytest.raises(bp.errors.DTypeError, match="unknown dtype None"):
+        call(bp.tensor([1.0, 2.0]))

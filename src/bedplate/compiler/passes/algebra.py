@@ -16,7 +16,7 @@ from bedplate.compiler.passes.fold import constant_value
 from bedplate.compiler.rewrite import Roots, like, rebuilt
 from bedplate.dtypes import DType, int32
 from bedplate.errors import InternalError
-from bedplate.graph.node import Node
+from bedplate.graph.node import Node, topological_order
 from bedplate.ops.matmul.matmul import BYTE_MATMUL, BYTES
 
 VIEWS = ("reshape", "permute", "expand", "slice")
@@ -61,7 +61,10 @@ def _double(node: Node) -> Node | None:
 
 
 def _same_sides(node: Node) -> Node | None:
-    return node.inputs[1] if node.inputs[1] is node.inputs[2] else None
+    condition, x, y = node.inputs
+    if x is not y or any(n.op.name == "checked_index" for n in topological_order([condition])):
+        return None  # an index out of range is told, whatever is chosen by what was found there
+    return x
 
 
 def holds(wide: DType, narrow: DType) -> bool:

@@ -6,6 +6,8 @@ import contextlib
 import functools
 import importlib
 import os
+import sys
+from collections.abc import Callable
 from typing import Any
 
 
@@ -44,10 +46,16 @@ class Api:
             raise CudaError(status, f"{name}: {self._words(status)}")
         return found[0] if len(found) == 1 else tuple(found) or None
 
-    def release(self, name: str, handle: Any) -> None:
-        """Give a handle back; after a fault the driver takes nothing, which harms nobody."""
-        with contextlib.suppress(CudaError):
-            self(name, handle)
+    def release(
+        self, name: str, handle: Any, is_finalizing: Callable[[], bool] = sys.is_finalizing
+    ) -> None:
+        """Give a handle back; after a fault the driver takes nothing, which harms nobody.
+
+        Nothing at the end of the process, which gives back all: the names of this file are gone.
+        """
+        if not is_finalizing():
+            with contextlib.suppress(CudaError):
+                self(name, handle)
 
     def _words(self, status: Any) -> str:
         words = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import sys
 from collections.abc import Callable
 from ctypes import c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
@@ -125,10 +126,16 @@ class Api:
             raise ClError(name, code_given)
         return None
 
-    def release(self, name: str, handle: Any) -> None:
-        """Give a handle back; a driver that does not take it harms nobody."""
-        with contextlib.suppress(ClError):
-            self(name, handle)
+    def release(
+        self, name: str, handle: Any, is_finalizing: Callable[[], bool] = sys.is_finalizing
+    ) -> None:
+        """Give a handle back; a driver that does not take it harms nobody.
+
+        Nothing at the end of the process, which gives back all: the names of this file are gone.
+        """
+        if not is_finalizing():
+            with contextlib.suppress(ClError):
+                self(name, handle)
 
     def of_platform(self, platform: int) -> Api:
         """The same functions, and those of the platform's own for memory.

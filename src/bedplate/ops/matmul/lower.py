@@ -63,7 +63,9 @@ OWN_TILES = 32
 # the pages that the processor remembers.
 CLOSE_BYTES = 512
 # Nor does a b that leaves the second cache room for a's rows: 515 against 604 us at 384 x 384
-# x 384, 154 against 166 at 256, but 9.8 against 9.4 ms at 1000 (2 threads of Zen 4, 1 MiB).
+# x 384, 154 against 166 at 256, but 9.8 against 9.4 ms at 1000 (2 threads of Zen 4, 1 MiB). Not
+# where a is transposed: in the gradient of a weight the depth is the rows of a batch, and another
+# batch should not need another kernel.
 IN_PLACE = 0.75
 
 _kernels: dict[Any, Kernel] = {}
@@ -244,7 +246,8 @@ class _Product:
         problem = self.problem
         row_bytes = problem.b_k * self.accumulate.itemsize
         is_small = problem.rows * problem.depth * problem.columns <= SMALL
-        is_cached = problem.depth * row_bytes <= IN_PLACE * cache_bytes(2)
+        leaves_room = problem.depth * row_bytes <= IN_PLACE * cache_bytes(2)
+        is_cached = leaves_room and problem.a_k == 1
         is_close = row_bytes <= CLOSE_BYTES or (is_cached and row_bytes % CLASH_BYTES != 0)
         is_whole = self.types[1] is self.accumulate and problem.b_column == 1
         if is_whole and (is_small or is_close):

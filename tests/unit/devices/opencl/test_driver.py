@@ -272,6 +272,19 @@ class BrokenApi:
     number = __call__
 
 
+def test_nothing_is_given_back_while_the_process_ends() -> None:
+    called: list[str] = []
+
+    class Counted(BrokenApi):
+        def __call__(self, name: str, *arguments: Any) -> Any:
+            called.append(name)
+
+    Counted().release("clReleaseEvent", 1, lambda: True)
+    assert called == []
+    Counted().release("clReleaseEvent", 1)
+    assert called == ["clReleaseEvent"]
+
+
 def test_a_broken_driver_is_told_by_what_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     device = driver()
     api: Any = BrokenApi()
