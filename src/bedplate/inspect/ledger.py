@@ -8,6 +8,8 @@ needs on the way a temporary; in the arena of a plan the two are told apart by w
 What the allocator calls may run inside a finaliser, on any thread: it appends to a log and does
 nothing else, which takes no lock. The log is read now and then, in its order. Most blocks are made
 and freed between two peaks: of those no more is kept than the books need.
+
+Long: the log, the books and the notes of a peak change together, at each entry that is read.
 """
 
 from __future__ import annotations
