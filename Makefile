@@ -12,6 +12,8 @@ TEST_WORKERS ?= 2
 STRESS_MINUTES ?= 5
 PEERS := .venv-peers
 TEST_ARGUMENTS ?=
+# the tests start hundreds of processes, each of which would compile every module that it imports
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test sweep stress smoke lint format types imports docs peer bench check clean demo-environment \

@@ -5,8 +5,9 @@ Nothing here names an op: all comes from the records.
 
 from __future__ import annotations
 
+import functools
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,41 @@ def toolbox() -> type[Toolbox]:
 LAYOUTS = ("transposed", "stepped", "reversed", "expanded")
 
 
+@functools.cache
+def all_cases() -> list[Case]:
+    return list(cases())
+
+
+@functools.cache
+def plain_cases() -> list[Case]:
+    return list(cases(dtypes=False))
+
+
+@functools.cache
+def smooth_cases() -> list[Case]:
+    return [case for case in plain_cases() if is_differentiable(case)]
+
+
+@functools.cache
+def sloped_cases() -> list[Case]:
+    first = {(case.op.name, case.dtype): case for case in reversed(smooth_cases())}
+    return [case for case in first.values() if has_slope(case)]
+
+
+# pytest asks for each test function: the lists are made once
+CHOSEN: dict[str, Callable[[], Sequence[Any]]] = {
+    "case": all_cases,
+    "smooth_case": smooth_cases,
+    "bfloat16_case": lambda: [
+        case for case in smooth_cases() if bp.bfloat16 in case.op.dtypes and case.dtype is None
+    ],
+    "sloped_case": sloped_cases,
+    "array_case": lambda: [c for c in plain_cases() if not c.number and c.arrays()[0].ndim],
+    "composed_case": lambda: [case for case in plain_cases() if case.op.expand is not None],
+    "layout": lambda: LAYOUTS,
+}
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Arguments of tests that run over cases.
 
@@ -142,19 +178,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     array_case      the first sample of each op, if it has axes
     composed_case   the samples of composed ops
     """
-    plain = list(cases(dtypes=False))
-    smooth = [case for case in plain if is_differentiable(case)]
-    first = {(case.op.name, case.dtype): case for case in reversed(smooth)}
-    chosen = {
-        "case": lambda: list(cases()),
-        "smooth_case": lambda: smooth,
-        "bfloat16_case": lambda: [
-            case for case in smooth if bp.bfloat16 in case.op.dtypes and case.dtype is None
-        ],
-        "sloped_case": lambda: [case for case in first.values() if has_slope(case)],
-        "array_case": lambda: [c for c in plain if not c.number and c.arrays()[0].ndim],
-        "composed_case": lambda: [case for case in plain if case.op.expand is not None],
-        "layout": lambda: LAYOUTS,
-    }
-    for name in [name for name in chosen if name in metafunc.fixturenames]:
-        metafunc.parametrize(name, chosen[name](), ids=str)
+    for name in [name for name in CHOSEN if name in metafunc.fixturenames]:
+        metafunc.parametrize(name, CHOSEN[name](), ids=str)
