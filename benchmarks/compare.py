@@ -6,6 +6,7 @@ a change within the spreads of both runs is none.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.table import Table
 from benchmarks.report import Row, best, by_case, ratio, shown
 
 LEAST = 0.03  # relative: smaller changes are not named, whatever the spread
+FAR = 0.10  # relative: larger changes are named in the summary, whatever the spread
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class Change:
         return now / before if before and now else None
 
     @property
+    def gain(self) -> float:
+        """The change of the ratio where there is one, else of our speed: above 1 it is better."""
+        return self.ratio or 1 / self.time
+
+    @property
     def spread(self) -> float:
         """What both runs leave open, relative."""
         return max(LEAST, self.before["spread"] + self.now["spread"])
@@ -48,10 +55,9 @@ class Change:
     @property
     def verdict(self) -> str:
         """Of the ratio where there is one, else of our time; beyond the spread."""
-        change = self.ratio or 1 / self.time
-        if abs(change - 1) <= self.spread:
+        if abs(self.gain - 1) <= self.spread:
             return ""
-        return "better" if change > 1 else "worse"
+        return "better" if self.gain > 1 else "worse"
 
 
 def changes(old: list[Row], new: list[Row]) -> list[Change]:
@@ -67,8 +73,44 @@ def changes(old: list[Row], new: list[Row]) -> list[Change]:
     return found
 
 
+@dataclass(frozen=True)
+class Summary:
+    """All cases of a comparison in a few numbers, each by `Change.gain`.
+
+    n_cases        the cases that both runs have
+    mean           the geometric mean of the changes: above 1 it became better
+    better, worse  the names of those beyond FAR, the furthest first
+    """
+
+    n_cases: int
+    mean: float
+    better: list[str]
+    worse: list[str]
+
+    def lines(self) -> list[str]:
+        def named(names: list[str]) -> str:
+            return f"{len(names)}: {', '.join(names)}" if names else "none"
+
+        return [
+            f"{self.n_cases} cases, in the geometric mean x {self.mean:.3f} (above 1: better)",
+            f"better by more than {FAR:.0%}: {named(self.better)}",
+            f"worse by more than {FAR:.0%}: {named(self.worse)}",
+        ]
+
+
+def summary(found: list[Change]) -> Summary | None:
+    """What all changes come to; None where the runs have no case in common."""
+    if not found:
+        return None
+    by_gain = sorted(found, key=lambda change: change.gain)
+    mean = math.exp(sum(math.log(change.gain) for change in found) / len(found))
+    better = [f"{c.case} x {c.gain:.2f}" for c in reversed(by_gain) if c.gain > 1 + FAR]
+    worse = [f"{c.case} x {c.gain:.2f}" for c in by_gain if 1 / c.gain > 1 + FAR]
+    return Summary(len(found), mean, better, worse)
+
+
 def print_comparison(old: list[Row], new: list[Row], console: Console) -> None:
-    """The table, then by name what got worse by more than the spread."""
+    """The table, then by name what got worse by more than the spread, and the summary."""
     table = Table("case", "before", "now", "time", "spread", "x best peer", "verdict")
     found = changes(old, new)
     for change in found:
@@ -85,3 +127,6 @@ def print_comparison(old: list[Row], new: list[Row], console: Console) -> None:
     console.print(table)
     worse = [change.case for change in found if change.verdict == "worse"]
     console.print(f"worse by more than the spread: {', '.join(worse) or 'nothing'}")
+    whole = summary(found)
+    for line in whole.lines() if whole else ["no case is in both runs"]:
+        console.print(line)

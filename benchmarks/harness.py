@@ -29,6 +29,9 @@ LONG_SECONDS, LONG_ROUNDS = 1.0, 3
 # a peer so many times slower than the fastest, with turns of more than so many seconds, has had its
 # only turn with the first round
 FAR_BEHIND, FAR_SECONDS = 10.0, 0.3
+# a process that holds more than this between two cases is begun anew: a dozen of them, all with the
+# next case prepared, are to fit into one machine, and no peer holds half of it once imported
+RESIDENT_BYTES = 1 << 30
 AT_ONCE = 2  # peers that prepare a case, compile for it above all
 
 
@@ -71,9 +74,18 @@ class Harness:
         """All peers that have this case; a peer that is wrong or fails is told and left out."""
         ready = self.ready(case)
         self._time(ready, case)
-        for process, _ in ready:
-            self._asked(process, case, "drop")
+        self._drop()
         return [measured for _, measured in ready]
+
+    def _drop(self) -> None:
+        """Nothing of the case stays, of a peer that was wrong or failed neither."""
+        for process in self.processes:
+            try:
+                resident = process.ask("drop")["resident_bytes"]
+            except PeerError:  # what failed was told, and a process that ended is begun anew
+                continue
+            if resident > RESIDENT_BYTES:
+                process.restart()
 
     def ready(self, case: Case) -> list[tuple[Process, Measured]]:
         """The peers that have prepared the case, and whose results are right."""

@@ -145,8 +145,7 @@ class Process:
         if not line:
             self.log.seek(0)
             words = self.log.read()[-2000:]
-            self.close()
-            self._start()
+            self.restart()
             raise PeerError(f"{self.name} ended:\n{words}")
         answer = json.loads(line)
         if "error" in answer:
@@ -168,6 +167,11 @@ class Process:
             self.log.seek(0, os.SEEK_END)
             self.log.write(f"took more than {limit:.0f} s")
         return pipes[1].readline()
+
+    def restart(self) -> None:
+        """End the process, and begin it anew with nothing prepared."""
+        self.close()
+        self._start()
 
     def close(self) -> None:
         if self.process.stdin is not None:

@@ -7,13 +7,14 @@
     {"do": "prepare", "case": NAME}      -> {"first_seconds", "samples"} or {"absent": why}
     {"do": "time", "seconds": BUDGET}    -> {"seconds", "calls"}: the median time of a call
                                             (of a run with an attribute `seconds`: what it says)
-    {"do": "drop"}                       -> {}
+    {"do": "drop"}                       -> {"resident_bytes": of the process, once all is dropped}
 
 Standard output carries the answers alone; what libraries print goes to standard error.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import json
@@ -40,6 +41,15 @@ def sample(array: np.ndarray) -> np.ndarray:
     if flat.size <= N_SAMPLES:
         return flat
     return flat[np.random.default_rng(3).integers(0, flat.size, N_SAMPLES)]
+
+
+def resident_bytes() -> int:
+    """What this process holds of the machine's memory; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 class Worker:
@@ -112,9 +122,14 @@ class Worker:
         return {"seconds": statistics.median(times) * self.factor, "calls": len(times) * self.calls}
 
     def drop(self) -> dict[str, Any]:
+        """Let go of the case, of what the peer compiled for it, and of freed memory."""
         self.run = None
+        getattr(self.peer, "forget", lambda: None)()
         gc.collect()
-        return {}
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's alone
+        if trim is not None:
+            trim(0)
+        return {"resident_bytes": resident_bytes()}
 
 
 def main() -> None:

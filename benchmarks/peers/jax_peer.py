@@ -15,6 +15,11 @@ VERSION = jax.__version__
 jax.config.update("jax_enable_x64", True)
 
 
+def forget() -> None:
+    """Let go of what was compiled, and of the constants that it holds."""
+    jax.clear_caches()
+
+
 def as_arrays(results: Any) -> list[np.ndarray]:
     return [np.asarray(x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x) for x in results]
 

@@ -29,6 +29,12 @@ def prepare(function: Any) -> Any:
     return torch.compile(function) if COMPILES else function
 
 
+def forget() -> None:
+    """Let go of what was compiled, and of the weights that it holds."""
+    if COMPILES:
+        torch.compiler.reset()
+
+
 def as_arrays(results: Any) -> list[np.ndarray]:
     narrow = torch.bfloat16, torch.float16
     plain = (result.detach() for result in results)

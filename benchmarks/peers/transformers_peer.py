@@ -16,6 +16,7 @@ from benchmarks.peers import torch_peer
 
 VERSION = f"{transformers.__version__} on torch {torch.__version__}"
 COMPILES = torch_peer.COMPILES
+forget = torch_peer.forget
 as_arrays = torch_peer.as_arrays
 
 

@@ -227,6 +227,41 @@ def test_a_peer_that_ends_is_told_and_begun_anew() -> None:
     process.close()
 
 
+def test_no_peer_keeps_a_case_not_even_one_that_was_wrong() -> None:
+    class Wrong:
+        name, version = "wrong", "1.0"
+        dropped = restarted = 0
+
+        def ask(self, do: str, **arguments: object) -> dict:
+            if do == "drop":
+                self.dropped += 1
+                return {"resident_bytes": harness.RESIDENT_BYTES + self.dropped - 1}
+            return {"first_seconds": 0.0, "samples": [[0.0]]}
+
+        def restart(self) -> None:
+            self.restarted += 1
+
+    wrong, told = Wrong(), []
+    runner = harness.Harness([wrong], 1, 0.01, told.append)  # type: ignore[list-item]
+    assert runner.measure(CHAIN) == []
+    assert len(told) == 1 and "is wrong" in told[0]
+    assert (wrong.dropped, wrong.restarted) == (1, 0)
+    runner.measure(CHAIN)
+    assert (wrong.dropped, wrong.restarted) == (2, 1)
+
+
+def test_what_a_process_holds_is_said_after_a_case_and_it_begins_anew() -> None:
+    process = peer.Process("numpy", sys.executable, 1)
+    first = process.process.pid
+    process.ask("prepare", case=CHAIN.name)
+    held = process.ask("drop")["resident_bytes"]
+    assert 10e6 < held < harness.RESIDENT_BYTES
+    process.restart()
+    assert process.process.pid != first
+    assert process.ask("prepare", case=CHAIN.name)["samples"]
+    process.close()
+
+
 def test_a_peer_that_takes_too_long_is_ended() -> None:
     process = peer.Process("numpy", sys.executable, 1)
     with pytest.raises(peer.PeerError, match="took more than 0 s"):

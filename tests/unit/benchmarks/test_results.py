@@ -58,6 +58,20 @@ def test_what_became_worse_is_named() -> None:
     assert "worse by more than the spread: a/b\n" in out.getvalue()
 
 
+def test_the_summary_is_a_geometric_mean_and_names_what_changed_much() -> None:
+    old = [row(f"a/{name}", "bedplate", 1e-3) for name in "bcde"]
+    new = [
+        row("a/b", "bedplate", 0.5e-3), row("a/c", "bedplate", 2e-3, spread=3.0),
+        row("a/d", "bedplate", 1.05e-3), row("a/e", "bedplate", 1e-3 / 1.05),
+    ]  # fmt: skip
+    found = compare.summary(compare.changes(old, new))
+    assert found is not None and found.n_cases == 4
+    assert found.mean == pytest.approx(1.0)
+    assert found.better == ["a/b x 2.00"]
+    assert found.worse == ["a/c x 0.50"]
+    assert compare.summary([]) is None
+
+
 def test_units() -> None:
     assert report.shown(3.2e-7) == "320 ns"
     assert report.shown(3 << 30, "B") == "3 GiB"
