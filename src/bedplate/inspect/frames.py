@@ -12,18 +12,17 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from bedplate.graph.pending import PACKAGE
+from bedplate.inspect.objects import size_of
 from bedplate.inspect.places import shown_line
 
 HERE = PACKAGE + "inspect" + os.sep  # whose own frames hold what they look at
 NOT_SHOWN = (HERE, PACKAGE + "later.py")
 OPTIMISED, NEW_LOCALS = 1, 2  # CO_OPTIMIZED, CO_NEWLOCALS: the frame of a function
-CONTAINERS = (list, dict, set, deque)
 _COPIES = sys.version_info < (3, 13)
 
 
@@ -45,11 +44,6 @@ class Variable:
     def __str__(self) -> str:
         on = "" if self.thread is None else f", on thread {self.thread.name!r}"
         return f"variable {self.name} of {self.where}{on}"
-
-
-def size_of(value: Any) -> int:
-    """How much is in a container; 0 for all else."""
-    return len(value) if isinstance(value, CONTAINERS) else 0
 
 
 def of_code(code: Any, line: int | None = None) -> str:

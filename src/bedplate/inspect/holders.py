@@ -11,6 +11,7 @@ import gc
 import sys
 import time
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 from bedplate.inspect.frames import NOT_SHOWN, namespaces, running_variables
@@ -117,7 +118,7 @@ class Search:
 
     def _is_own(self, holder: Any) -> bool:
         """A frame of the search, or what a plain search would run into: all modules."""
-        code = getattr(holder, "f_code", None) if type(holder).__name__ == "frame" else None
+        code = getattr(holder, "f_code", None) if type(holder) is FrameType else None
         if code is not None:
             return code.co_filename.startswith(NOT_SHOWN)
         return holder is sys.modules

@@ -15,8 +15,9 @@ from typing import Any
 
 from bedplate.autograd.tape import Entry, Leaf
 from bedplate.inspect.census import Known, instances
-from bedplate.inspect.frames import CONTAINERS, Variable, namespaces, running_variables, size_of
+from bedplate.inspect.frames import Variable, namespaces, running_variables
 from bedplate.inspect.holders import Way
+from bedplate.inspect.objects import CONTAINERS, attribute_of, is_a, items_of, size_of
 from bedplate.inspect.ways import way_text
 from bedplate.nn import Module
 from bedplate.optim.optimizer import Optimizer
@@ -37,9 +38,9 @@ class Before:
     def __init__(self, top: Any) -> None:
         self.tensors, self.optimisers, self.generators = Known(), Known(), Known()
         for each in instances((Tensor, Optimizer, GeneratorType)):
-            if isinstance(each, Tensor):
+            if is_a(each, Tensor):
                 self.tensors.add(each)
-            elif isinstance(each, Optimizer):
+            elif is_a(each, Optimizer):
                 self.optimisers.add(each)
             else:
                 self.generators.add(each)
@@ -55,7 +56,7 @@ class Before:
     def _note_namespaces(self, top: Any) -> None:
         for space, runs in _spaces(top):
             for name, value in list(space.items()):
-                if runs or issubclass(type(value), (Tensor, *CONTAINERS)):
+                if runs or is_a(value, (Tensor, *CONTAINERS)):
                     self.names[id(space), name] = id(value), size_of(value)
 
     def has(self, key: Any, value: Any) -> bool:
@@ -65,7 +66,7 @@ class Before:
     def has_grown(self, value: Any) -> bool:
         """Whether a container that some name stood for has more in it now."""
         before = self._sizes.get(id(value))
-        return before is not None and isinstance(value, CONTAINERS) and size_of(value) > before
+        return before is not None and is_a(value, CONTAINERS) and size_of(value) > before
 
 
 def _spaces(top: Any) -> list[tuple[dict[str, Any], bool]]:
@@ -98,7 +99,7 @@ def verdict(way: Way, before: Before, growing: bool, more_constants: bool) -> st
     more_constants  so do those of them that are constants of captured steps
     """
     held = way.objects
-    if any(type(x).__module__.partition(".")[0] in TEST_RUNNER for x in held):
+    if any(_module_of(type(x)).partition(".")[0] in TEST_RUNNER for x in held):
         return ""
     if way.find(Captured) is not None:
         leaks = more_constants  # or they are the captures of a warm-up
@@ -108,19 +109,19 @@ def verdict(way: Way, before: Before, growing: bool, more_constants: bool) -> st
         leaks = growing or generator not in before.generators
     elif _is_bounded(held, before):
         leaks = False
-    elif isinstance(way.root, Variable):
+    elif is_a(way.root, Variable):
         leaks = _of_variable(way, before, growing)
-    elif isinstance(way.root, str):
+    elif is_a(way.root, str):
         leaks = _of_module(way, before, growing)
     else:
-        leaks = isinstance(way.root, type) and not _is_ours(way.root.__module__)
+        leaks = is_a(way.root, type) and not _is_ours(_module_of(way.root))
     return way_text(way) if leaks else ""
 
 
 def _has_hook(held: list[Any]) -> bool:
     """Whether a gradient hook is on the way."""
     return any(
-        isinstance(holder, Entry | Leaf) and isinstance(hooks, list)
+        is_a(holder, Entry | Leaf) and is_a(hooks, list)
         for holder, hooks in itertools.pairwise(held[:-1])
     )
 
@@ -128,11 +129,11 @@ def _has_hook(held: list[Any]) -> bool:
 def _is_bounded(held: list[Any], before: Before) -> bool:
     """Whether a tensor that was there already has the value, a module or an optimiser."""
     for holder, inner in itertools.pairwise(held):
-        if isinstance(holder, Tensor) and holder in before.tensors:
+        if is_a(holder, Tensor) and holder in before.tensors:
             return inner is holder._node or inner is holder._grad
-        if isinstance(holder, Optimizer) and holder in before.optimisers:
+        if is_a(holder, Optimizer) and holder in before.optimisers:
             return True
-        if isinstance(holder, Module):
+        if is_a(holder, Module):
             tensors = {id(t) for _, t in (*holder.named_parameters(), *holder.named_buffers())}
             if any(id(x) in tensors for x in held):
                 return True
@@ -157,11 +158,11 @@ def _of_module(way: Way, before: Before, growing: bool) -> bool:
     if way.runs:
         return _of_name((id(space), key), first, way, before, growing)
     name = id(space), key
-    if isinstance(first, Tensor):
+    if is_a(first, Tensor):
         replaced = name in before.names
     else:  # a value of a table that was there already
         replaced = before.has(name, first) and not before.has_grown(first)
-        replaced = replaced and len(way.objects) > 2 and isinstance(way.objects[2], Tensor)
+        replaced = replaced and len(way.objects) > 2 and is_a(way.objects[2], Tensor)
     return growing or not replaced
 
 
@@ -169,15 +170,19 @@ def _of_name(key: Any, first: Any, way: Way, before: Before, growing: bool) -> b
     """What the running code's own variable holds is a leak if it grows."""
     if any(map(before.has_grown, way.objects)):
         return True
-    graph = any(isinstance(x, Entry) for x in way.objects)
+    graph = any(is_a(x, Entry) for x in way.objects)
     return growing and (before.has(key, first) or graph)
 
 
 def _is_history(space: Any, key: str, first: Any) -> bool:
     history = space.get("_oh", space.get("Out"))
-    if not isinstance(history, dict):
+    if not is_a(history, dict):
         return False
-    return first is history or any(value is first for value in list(history.values()))
+    return first is history or any(value is first for _, value in items_of(history))
+
+
+def _module_of(kind: type) -> str:
+    return str(attribute_of(kind, "__module__"))
 
 
 def _is_ours(module: str) -> bool:
