@@ -6,6 +6,7 @@
 | more           | attention_forward     | a block of queries of a head                      |
 |                | or attention_tensor_cores, where there are some, for 16-bit floats        |
 | any, gradient  | attention_backward    | a key head of a batch with all that share it      |
+|                | or attention_backward_queries and _keys, for 16-bit floats on tensor cores |
 
 The kernels read rows of a head side by side: an operand whose last stride is not 1 (or which is
 the same number over and over, as the gradient of a sum) is copied first.
@@ -36,6 +37,7 @@ from bedplate.ops.attention import decode as attention_decode
 from bedplate.ops.attention import forward as attention_forward
 from bedplate.ops.attention import reverse as attention_reverse
 from bedplate.ops.attention import tensor_cores as attention_tensor_cores
+from bedplate.ops.attention import tensor_cores_reverse as reverse_on_tensor_cores
 from bedplate.ops.attention.tiles import Geometry
 from bedplate.ops.matmul.lower_tensor_cores import on_tensor_cores
 
@@ -112,6 +114,9 @@ def lower_backward(
     if not batch * n_key_heads:
         return
     g = geometry(q, node.attributes, bool(length))
+    if on_tensor_cores(builder, q.dtype) and head_dim <= attention_tensor_cores.LARGEST_HEAD:
+        _reverse_on_tensor_cores(builder, node, g, (q, k, v, out, lse, grad), outputs, length)
+        return
     scratch, scratch_bytes = _scratch(builder, g, attention_reverse.scratch_elements(g, n_keys))
     words = [
         q, k, v, out, lse, grad, dq, dk, dv, scratch, scratch_bytes, n_key_heads,
@@ -127,6 +132,40 @@ def lower_backward(
         nbytes=float(sum(_nbytes(view) for view in (q, k, v, out, grad, dq, dk, dv))),
         name="attention_backward",
     )  # fmt: skip
+
+
+def _reverse_on_tensor_cores(
+    builder: Any, node: Any, g: Geometry, inputs: Any, outputs: Any, length: list[Any]
+) -> None:
+    """Enter the launches for queries and for keys; what the first leaves, the second reads."""
+    q, k, v, out, lse, grad = inputs
+    dq, dk, dv = outputs
+    batch, n_heads, n_queries, head_dim = q.shape
+    n_key_heads, n_keys = k.shape[1:3]
+    delta = builder.temp(4 * batch * n_heads * n_queries)
+    aligned = _is_aligned(q, k, v, out, grad, dq, dk, dv)
+    pairs = batch * n_heads * n_pairs(n_queries, n_keys, node.attributes)
+    reads = [view.buffer for view in (*inputs, *length)]
+    for name, make, n_rows, heads, written, flops in (
+        ("queries", reverse_on_tensor_cores.queries_kernel, n_queries, n_heads, (dq,), 4),
+        ("keys", reverse_on_tensor_cores.keys_kernel, n_keys, n_key_heads, (dk, dv), 6),
+    ):
+        blocks = -(-n_rows // (reverse_on_tensor_cores.WARPS * reverse_on_tensor_cores.ROWS))
+        words = [
+            q, k, v, out, lse, grad, dq, dk, dv, delta, blocks, n_key_heads,
+            n_heads // n_key_heads, n_queries, n_keys,
+            *(stride for view in (q, k, v, out, grad, dv) for stride in view.strides[:3]),
+            *_numbers(node), *length,
+        ]  # fmt: skip
+        targets = [view.buffer for view in written]
+        builder.launch(
+            make(g, aligned), words, batch * heads * blocks,
+            reads=reads if name == "queries" else [*reads, delta],
+            writes=[*targets, delta] if name == "queries" else targets,
+            flops=float(flops * head_dim * pairs),
+            nbytes=float(sum(_nbytes(view) for view in (q, k, v, out, grad, *written))),
+            name=f"attention_backward_{name}",
+        )  # fmt: skip
 
 
 def _numbers(node: Any) -> list[Any]:

@@ -123,8 +123,8 @@ def scratch(g: Geometry, args: Value, worker: Value) -> Scratch:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyHead:
-    """One key head: its keys and values, and where the sums of its gradients stand."""
+class Keys:
+    """One key head: keys and values, and the strides from row to row."""
 
     batch: Value
     index: Value
@@ -132,6 +132,12 @@ class KeyHead:
     v: Value
     k_row: Value
     v_row: Value
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHead(Keys):
+    """And where the sums of its gradients stand."""
+
     dk: Value
     dv: Value
     dv_row: Value
@@ -165,7 +171,7 @@ def key_head(g: Geometry, args: Value, own: Scratch, item: Value) -> KeyHead:
     return KeyHead(batch, index, k, v, word_int(args, K_ROW), word_int(args, V_ROW), dk, dv, dv_row)
 
 
-def query_head(g: Geometry, args: Value, keys: KeyHead, member: Value) -> QueryHead:
+def query_head(g: Geometry, args: Value, keys: Keys, member: Value) -> QueryHead:
     """Query head number `member` of those that share a key head."""
     group = word_int(args, GROUP)
     index = keys.index * group + member

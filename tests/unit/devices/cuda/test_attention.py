@@ -15,6 +15,8 @@ from bedplate.devices import register
 from bedplate.errors import KernelError
 from bedplate.kernel import bf16, f16
 from bedplate.ops.attention import tensor_cores
+from bedplate.ops.attention import tensor_cores_reverse as reverse
+from bedplate.ops.attention.backward import reference as backward_reference
 from bedplate.ops.attention.backward import weights
 from bedplate.ops.attention.tensor_cores import ROWS, WARPS, forward_kernel
 from bedplate.ops.attention.tiles import Geometry
@@ -122,6 +124,81 @@ def test_each_barrier_is_needed(left_out: int, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(KernelError, match=r"use the same shared memory|a shared array before"):
         run(q, k, v, bf16)
     assert barriers.traced == 4
+
+
+def gradients(
+    q: Any, k: Any, v: Any, element: Any, causal: bool = True, window: int | None = None,
+    length: int | None = None, warps: int = 1,
+) -> tuple[Any, Any]:  # fmt: skip
+    """(dq, dk, dv) by the interpreter, and by the reference in float64."""
+    batch, heads, n_queries, width = q.shape
+    key_heads, n_keys = k.shape[1:3]
+    options = {"causal": causal, "window": window}
+    out, lse = expected(q, k, v, length=length, **options)
+    rng = np.random.default_rng(3)
+    grad = placed(rng.normal(size=q.shape).astype(q.dtype))
+    arrays = [q, k, v, placed(out.astype(q.dtype)), placed(lse.astype(np.float32)), grad]
+    made = [placed(np.full_like(x, 7)) for x in (q, k, v)]
+    delta, number = placed(np.zeros(q.shape[:3], np.float32)), placed(np.array([length or 0]))
+    counted, windowed = length is not None, window is not None
+    g = Geometry(element, width, causal or windowed, windowed, counted)
+    memory = [*arrays, *made, delta]
+    for make, rows, n_heads in (
+        (reverse.queries_kernel, n_queries, heads), (reverse.keys_kernel, n_keys, key_heads)
+    ):  # fmt: skip
+        blocks = -(-rows // (ROWS * warps))
+        words = [
+            *(x.ctypes.data for x in memory), blocks, key_heads, heads // key_heads, n_queries,
+            n_keys, *(step for x in (*arrays[:4], grad, made[2]) for step in strides(x)),
+            window or NO_WINDOW, int(np.float64(0.3).view(np.int64)), number.ctypes.data,
+        ]  # fmt: skip
+        make(g, width % 8 == 0, warps).interpret(
+            np.array(words), 0, batch * n_heads * blocks, 0, memory=[*memory, number]
+        )
+    wide = [x.astype(np.float64) for x in (*arrays[:4], arrays[4], grad)]
+    return made, backward_reference(*wide, length, scale=0.3, **options)
+
+
+@pytest.mark.parametrize(
+    ("shape", "n_keys", "group", "element", "options"),
+    [
+        ((1, 1, 18, 16), 18, 1, bf16, {}),
+        ((1, 2, 5, 20), 40, 2, bf16, {"window": 9}),
+        ((1, 1, 3, 3), 5, 1, f16, {"causal": False}),
+        ((1, 1, 9, 8), 5, 1, bf16, {}),
+        ((1, 1, 35, 8), 6, 1, bf16, {"length": 3}),
+        ((1, 1, 40, 8), 40, 1, f16, {"window": 5}),
+        ((1, 1, 3, 8), 3, 1, f16, {"warps": 4}),
+    ],
+)
+def test_gradients_against_the_reference(
+    shape: Any, n_keys: int, group: int, element: Any, options: dict[str, Any]
+) -> None:
+    found, wanted = gradients(*inputs(shape, n_keys, group, element), element, **options)
+    for mine, other in zip(found, wanted, strict=True):
+        error = np.abs(mine.astype(np.float64) - other)
+        assert (error <= 4 * EPS[element] * max(np.abs(other).max(), 1.0)).all(), error.max()
+
+
+@pytest.mark.parametrize("left_out", range(6))
+@pytest.mark.parametrize("name", ["queries_kernel", "keys_kernel"])
+def test_each_barrier_of_the_gradients_is_needed(
+    name: str, left_out: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    barriers = Barriers(left_out)
+    make = getattr(reverse, name).__wrapped__
+
+    def faulty(*arguments: Any) -> Any:
+        with monkeypatch.context() as context:
+            context.setattr(reverse, "block_barrier", barriers)
+            task = make(*arguments)
+            _ = task.ir  # traced meanwhile
+        return task
+
+    monkeypatch.setattr(reverse, name, faulty)
+    with pytest.raises(KernelError, match=r"use the same shared memory|a shared array before"):
+        gradients(*inputs((1, 1, 40, 8), 40, 1, bf16), bf16)
+    assert barriers.traced == 6
 
 
 def test_through_the_back_end() -> None:

@@ -24,6 +24,7 @@ from bedplate.kernel import bf16, f16, f32
 from bedplate.kernel.device.ptx import ARCHITECTURES, make_ptx, ptx_text
 from bedplate.olmo import Config, Olmo3
 from bedplate.ops.attention import tensor_cores as attention
+from bedplate.ops.attention import tensor_cores_reverse as reverse
 from bedplate.ops.attention.tiles import Geometry
 from bedplate.ops.matmul import tensor_cores
 from bedplate.testing.samples import Case, cases
@@ -130,12 +131,12 @@ def tensor_core_kernels() -> list[Any]:
 
 
 def check_some(kernels: list[Any], sweep: str, folder: Path) -> None:
-    """One of them; in `make sweep` all for sm_90, one in nine for the others."""
+    """One of them; in `make sweep` one in three for sm_90, one in 27 for the others."""
     if EVERYTHING:
         check(kernels, ARCHITECTURES, folder)
     elif sweep == "full":
-        check(kernels, ("sm_90",), folder)
-        check(kernels[::9], ARCHITECTURES, folder)
+        check(kernels[::3], ("sm_90",), folder)
+        check(kernels[::27], ARCHITECTURES, folder)
     else:
         check(kernels[2:3], ("sm_90",), folder)
 
@@ -146,7 +147,8 @@ def test_products_by_tensor_cores(sweep: str, tmp_path: Path) -> None:
 
 def test_attention_by_tensor_cores(sweep: str, tmp_path: Path) -> None:
     kernels = [
-        attention.forward_kernel(Geometry(element, width, causal, windowed, counted), aligned)
+        make(Geometry(element, width, causal, windowed, counted), aligned)
+        for make in (attention.forward_kernel, reverse.queries_kernel, reverse.keys_kernel)
         for element in (bf16, f16)
         for width in (16, 64, 80, attention.LARGEST_HEAD, 5)
         for causal, windowed in ((False, False), (True, False), (True, True))
