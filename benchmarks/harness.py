@@ -74,10 +74,10 @@ class Harness:
         """All peers that have this case; a peer that is wrong or fails is told and left out."""
         ready = self.ready(case)
         self._time(ready, case)
-        self._drop()
+        self.drop()
         return [measured for _, measured in ready]
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
         """Nothing of the case stays, of a peer that was wrong or failed neither."""
         for process in self.processes:
             try:
