@@ -129,8 +129,11 @@ class Plan:
         node     names the user's line if an index was out of range
         returns  the block of the result
         """
-        block = allocate(self.output_bytes[0])
-        bound = self.take_bound()
+        block = allocate(self.output_bytes[0], node.site)
+        try:  # as `take_bound`, without a call
+            bound = self.spare.pop()
+        except IndexError:
+            bound = Bound(self.native)
         slots, position = bound.slots, FIRST_INPUT
         for each in inputs:
             slots[position] = each.address

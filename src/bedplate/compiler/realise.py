@@ -212,7 +212,6 @@ def run_one(node: Node) -> bool:
         block = plan.run_one(blocks, numbers, node)
     except OutOfMemoryError as error:
         raise OutOfMemoryError(f"{error}\n{largest_of([node])}") from None
-    block.site = node.site
     node.block = block
     node.inputs = ()
     return True

@@ -553,10 +553,21 @@ def _recorded(
     session = state.session
     if session is None:
         session = state.session = Session()
-    sources = tuple([x._entry for x in inputs])
+    entry = _new(Entry)  # field by field, and two inputs one by one: half of 0.7 us
+    entry.op = op
+    entry.attributes = attributes
     # a tuple of its own: what the tape holds is stored when the graph is run
-    saved = tuple([x._node for x in inputs])
-    return Entry(op, attributes, saved, sources, node, session)
+    if len(inputs) == 2:
+        a, b = inputs
+        entry.inputs = a._node, b._node
+        entry.sources = a._entry, b._entry
+    else:
+        entry.inputs = tuple([x._node for x in inputs])
+        entry.sources = tuple([x._entry for x in inputs])
+    entry.output = node
+    entry.session = session
+    entry.hooks = None
+    return entry
 
 
 def _show_reads(watcher: Any, inputs: tuple[Tensor, ...]) -> None:

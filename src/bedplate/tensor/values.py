@@ -26,7 +26,9 @@ SMALL_BYTES = 1 << 14
 
 def flush(state: ThreadState, wanted: Node | None = None) -> None:
     """Run the pending list of a thread, and `wanted`, which may be in it."""
-    nodes = state.take()  # first of all: what a signal's handler builds meanwhile is its own
+    # as `take`, without a call; first of all: what a signal's handler builds meanwhile is its own
+    nodes, state.nodes = state.nodes, []
+    state.leaf_bytes = 0
     if wanted is not None and (not nodes or nodes[-1] is not wanted):
         nodes.append(wanted)
     realise(nodes)
