@@ -15,6 +15,7 @@ import numpy as np
 from bedplate.devices.queue import Queue, Work
 from bedplate.errors import InternalError
 from bedplate.memory import Block, allocate, readable
+from bedplate.owners import Owner
 
 if TYPE_CHECKING:
     from bedplate.devices.runtime import Runtime
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-class DeviceBlock:
+class DeviceBlock(Owner):
     """A range of bytes on a device, freed with its last reference.
 
     address  of the first byte, for the device alone

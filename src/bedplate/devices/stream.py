@@ -20,11 +20,12 @@ from typing import Any
 from bedplate.devices.device import Device, current_device
 from bedplate.errors import DeviceError
 from bedplate.later import deferred
+from bedplate.owners import Owner
 
 runtimes = deferred("bedplate.devices.runtime", "runtimes")
 
 
-class Event:
+class Event(Owner):
     """A point in a stream's work.
 
     >>> start, end = Event(), Event()
@@ -71,7 +72,7 @@ class Event:
         return start.queue.runtime.driver.seconds_between(start.event, end.event)
 
 
-class Stream:
+class Stream(Owner):
     """An ordered sequence of work on one device.
 
     device  by default that of `default_device`

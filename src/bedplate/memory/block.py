@@ -14,9 +14,10 @@ from bedplate.forks import renewed
 from bedplate.memory.small import Here
 from bedplate.memory.text import readable
 from bedplate.memory.tiers import LIBRARY
+from bedplate.owners import Owner
 
 
-class Block:
+class Block(Owner):
     """A range of bytes at a fixed, 64-byte aligned address, freed with its last reference.
 
     address   of the first byte

@@ -20,6 +20,7 @@ from bedplate.memory.classes import MEBIBYTE
 from bedplate.memory.mapping import ACCOUNT
 from bedplate.memory.text import line_of, parse_bytes, readable
 from bedplate.memory.tiers import Tiers
+from bedplate.owners import Owner
 
 SMALL, MEDIUM, LARGE = "small", "medium", "large"
 # of NumPy's arrays; elements of 16 bytes at most
@@ -72,7 +73,7 @@ class ManagerReport:
         return "\n".join(lines + [f"leaked: {leak}" for leak in self.leaks])
 
 
-class Buffer:
+class Buffer(Owner):
     """An array in a manager's memory. A context: `with manager.allocate(100) as buffer:` frees it.
 
     shape, dtype  of the array
@@ -103,6 +104,18 @@ class Buffer:
         except IndexError:
             raise MemoryUseError(f"array: {self._named()} was freed before") from None
         return block.array(self.dtype, self.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """What `numpy.asarray(buffer)` gives: `array`, without a copy unless the dtype differs.
+
+        raises  ValueError if a copy is needed and refused; MemoryUseError after `free`
+        """
+        view = self.array
+        if dtype is not None and view.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"array: {self._named()} is no {dtype} without a copy")
+            return view.astype(dtype)
+        return view.copy() if copy else view
 
     @property
     def is_freed(self) -> bool:
@@ -140,7 +153,7 @@ class Buffer:
         return f"<Buffer {self.shape} {self.dtype}, {readable(self.nbytes)}, {self.tier}{freed}>"
 
 
-class MemoryManager:
+class MemoryManager(Owner):
     """Memory in three tiers, apart from the library's own; see `bedplate.memory.tiers`.
 
     small_bound   bytes, or a text such as "2 MiB", up to which a buffer is small: kept by its

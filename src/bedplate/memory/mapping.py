@@ -11,6 +11,7 @@ from typing import Any
 from weakref import ref
 
 from bedplate.memory.classes import ALIGNMENT, HUGE_PAGE_BYTES, round_up
+from bedplate.owners import Owner
 
 # From here on large pages are asked for: the first touch of fresh memory ran at 1.7-3.2 GB/s
 # with pages of 4 KiB and at 4-16 GB/s with large ones, but a large page that is only half
@@ -52,7 +53,7 @@ class Account:
 ACCOUNT = Account()
 
 
-class Mapping:
+class Mapping(Owner):
     """A range of fresh, zeroed pages; given back to the system when the object goes.
 
     nbytes   of it that count
