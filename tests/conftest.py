@@ -72,17 +72,24 @@ def looks_at_all(node: pytest.Item | pytest.Collector) -> bool:
     return node.path.name == LOOKS_AT_ALL or node.path.parent.name == LOOKS_AT_ALL
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """What looks at all objects comes last of its folder, and sees nothing of what came before."""
-    if collector.path.name == LOOKS_AT_ALL:
-        gc.freeze()
-    report = yield
-    if isinstance(collector, pytest.Dir):
-        report.result.sort(key=looks_at_all)
-    return report
+class LastOfItsFolder:
+    """A plugin of its own: pytest asks no conftest.py how the folders beside it are collected."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """What looks at all objects comes last of its folder, and sees nothing before it."""
+        if collector.path.name == LOOKS_AT_ALL:
+            gc.freeze()
+        report = yield
+        if isinstance(collector, pytest.Dir):
+            report.result.sort(key=looks_at_all)
+        return report
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(LastOfItsFolder())
 
 
 @pytest.hookimpl(tryfirst=True)
