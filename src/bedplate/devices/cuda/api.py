@@ -49,11 +49,11 @@ class Api:
     def release(
         self, name: str, handle: Any, is_finalizing: Callable[[], bool] = sys.is_finalizing
     ) -> None:
-        """Give a handle back; after a fault the driver takes nothing, which harms nobody.
+        """Give a handle back if there is one; what the driver does not take harms nobody.
 
         Nothing at the end of the process, which gives back all: the names of this file are gone.
         """
-        if not is_finalizing():
+        if handle is not None and not is_finalizing():
             with contextlib.suppress(CudaError):
                 self(name, handle)
 

@@ -38,6 +38,7 @@ class Stream:
 
     def __init__(self, api: Api) -> None:
         self.api = api
+        self.handle: Any = None  # for the finaliser, if none is made
         self.handle = api("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
 
     def __del__(self) -> None:
@@ -49,6 +50,7 @@ class Event:
 
     def __init__(self, api: Api, stream: Stream) -> None:
         self.api = api
+        self.handle: Any = None  # for the finaliser, if none is made
         self.handle = api("cuEventCreate", 0)
         self.stream = stream
         api("cuEventRecord", self.handle, stream.handle)

@@ -22,8 +22,9 @@ class Buffer:
     """Page-locked memory; `event` is behind the last copy from it."""
 
     def __init__(self, api: Api, nbytes: int) -> None:
-        self._api = api
-        self.nbytes = nbytes
+        self._api, self.nbytes = api, nbytes
+        self.address: Any = None  # for the finaliser, if it or the event is not made
+        self.event: Any = None
         self.address = int(api("cuMemAllocHost", nbytes))
         self.event = api("cuEventCreate", api.driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 
 import numpy as np
@@ -12,7 +13,9 @@ from tests.unit.devices.cuda.fake import FakeCuda, FakeDriver
 import bedplate as bp
 from bedplate.devices import register
 from bedplate.devices.cuda import BACKEND, backend
-from bedplate.devices.cuda.api import Api
+from bedplate.devices.cuda.api import Api, CudaError
+from bedplate.devices.cuda.driver import Event, Stream
+from bedplate.devices.cuda.staging import Buffer
 from bedplate.errors import DeviceError, KernelError
 from bedplate.kernel import i64, kernel, ptr
 from bedplate.kernel.device.ptx import architecture, ptx_text
@@ -93,6 +96,34 @@ def test_after_a_fault_nothing_raises_but_what_waits() -> None:
         driver.synchronise(event)
     del queue, event  # a finaliser that raised would be a warning, which is an error here
     gc.collect()
+
+
+@pytest.mark.parametrize("failing", ["cuMemAllocHost", "cuStreamCreate", "cuEventCreate"])
+def test_what_was_made_before_a_failure_is_given_back(
+    failing: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    made: list[object] = []
+
+    class Failing(Api):
+        def __init__(self) -> None:
+            self.driver = FakeDriver()
+
+        def __call__(self, name: str, *arguments: object) -> object:
+            if name == failing:
+                raise CudaError(2, f"{name}: out of memory")
+            if name in ("cuMemAllocHost", "cuStreamCreate", "cuEventCreate"):
+                made.append(len(made) + 1)
+                return made[-1]
+            if name in ("cuMemFreeHost", "cuStreamDestroy", "cuEventDestroy"):
+                made.remove(arguments[0])
+            return None
+
+    api = Failing()
+    for make in (lambda: Buffer(api, 64), lambda: Stream(api), lambda: Event(api, Stream(api))):
+        with contextlib.suppress(CudaError):
+            make()
+    gc.collect()
+    assert made == [] and not recwarn.list
 
 
 def test_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
