@@ -19,7 +19,7 @@ from benchmarks.harness import Harness, Measured, last_line
 from benchmarks.machine import machine
 from benchmarks.peer import ALL, LIMITS, PEERS, PeerError, Process, peers_python
 from benchmarks.report import print_table
-from benchmarks.results import json_rows, keep, read_rows, write_rows
+from benchmarks.results import Row, json_rows, keep, read_rows, write_rows
 
 CONSOLE = Console(width=None if sys.stdout.isatty() else 150)
 
@@ -28,7 +28,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", help="groups (spine, inference), or parts of names, by comma")
     parser.add_argument("--peers", default="all", help=f"of {', '.join(ALL)}; all unless given")
-    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser.add_argument("--json", type=Path, help="write the rows to this file, case by case")
+    parser.add_argument("--resume", action="store_true", help="leave out what --json's file has")
     parser.add_argument("--keep", action="store_true", help="keep the rows in benchmarks/results/")
     parser.add_argument("--compare", type=Path, metavar="OLD", help="what changed since these rows")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
@@ -91,21 +92,41 @@ class Session:
             process.close()
 
 
-def run(cases: list[Case], options: argparse.Namespace) -> list[Measured]:
-    measured: list[Measured] = []
+def run(cases: list[Case], options: argparse.Namespace) -> list[Row]:
+    """The rows of the cases, and those of the file that is resumed; Ctrl-C ends with what is there.
+
+    The file is written after each case, so that a run that is killed has lost one case.
+    """
+    rows = read_rows(options.json) if options.resume else []
+    known = {row["case"] for row in rows}
     with tempfile.TemporaryDirectory() as folder:
         session = Session(options, Path(folder))
         try:
             for case in cases:
+                if case.name in known:
+                    continue
                 start = time.monotonic()
                 if options.check:
                     session.check(case)
                     continue
-                measured += session.measure(case)
+                rows += json_rows(session.measure(case), options.threads)
+                if options.json:
+                    write_rows(options.json, rows)
                 print(f"{case.name:40}{time.monotonic() - start:6.1f} s", file=sys.stderr)
+        except KeyboardInterrupt:
+            options.keep = False  # the kept file is of whole runs
+            print("interrupted; what was measured before:", file=sys.stderr)
         finally:
             session.close()
-    return measured
+    return rows
+
+
+def refuse(options: argparse.Namespace) -> None:
+    """Say which files are missing, before anything is measured."""
+    if options.compare and not options.compare.is_file():
+        sys.exit(f"no file {options.compare} to compare with; one is written by --json or --keep")
+    if options.resume and not (options.json and options.json.is_file()):
+        sys.exit("--resume goes on with the file of --json, which is not there")
 
 
 def main() -> None:
@@ -113,20 +134,16 @@ def main() -> None:
     cases = chosen(options.only)
     if not cases:
         sys.exit(f"no case matches {options.only!r}; see --list")
-    if options.compare and not options.compare.is_file():
-        sys.exit(f"no file {options.compare} to compare with; one is written by --json or --keep")
+    refuse(options)
     if options.list:
         print("\n".join(case.name for case in cases))
         return
     old = read_rows(options.compare) if options.compare else []
     print(", ".join(f"{key}: {value}" for key, value in machine(options.threads).items()))
-    measured = run(cases, options)
-    if options.check:
+    rows = run(cases, options)
+    if options.check or not rows:
         return
-    rows = json_rows(measured, options.threads)
     print_table(rows, CONSOLE)
-    if options.json:
-        write_rows(options.json, rows)
     if options.keep:
         print(f"kept: {keep(rows)}\nthe page made from it: python -m benchmarks.page --write")
     if options.compare:

@@ -55,7 +55,10 @@ def json_rows(measured: list[Measured], threads: int) -> list[Row]:
 
 
 def write_rows(path: Path, rows: list[Row]) -> None:
-    path.write_text(json.dumps(rows, indent=1) + "\n")
+    """Write a list of rows; whoever is killed meanwhile leaves the file as it was."""
+    whole = path.with_name(f".{path.name}.part")
+    whole.write_text(json.dumps(rows, indent=1) + "\n")
+    whole.replace(path)
 
 
 def read_rows(path: Path) -> list[Row]:

@@ -195,6 +195,22 @@ def test_a_run_writes_the_table_and_the_rows(tmp_path: Path) -> None:
     for row in rows:
         assert {"case", "peer", "median_seconds", "spread", "limit_seconds"} <= set(row)
         assert row["median_seconds"] > 0 and row["limit_seconds"] > 0
+    command[command.index("chain-1e3")] = "chain-1e3,add8x8-eager"
+    done = subprocess.run(
+        [*command, "--resume"], cwd=ROOT, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    assert "elementwise/chain-1e3" not in done.stderr  # where what is measured is told
+    again = json.loads(target.read_text())
+    assert again[: len(rows)] == rows
+    assert {row["case"] for row in again[len(rows) :]} == {"dispatch/add8x8-eager"}
+
+
+def test_there_must_be_a_file_to_go_on_with(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks", "--resume", "--json", str(tmp_path / "rows")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "--resume goes on with the file of --json" in done.stderr
 
 
 def test_an_unknown_peer_is_refused() -> None:
