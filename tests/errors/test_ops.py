@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -238,3 +239,32 @@ def test_one_hot_of_no_classes() -> None:
         bp.nn.functional.one_hot(bp.tensor([-9]))
     with pytest.raises(ValueError, match="one_hot: count must not be negative, got -2"):
         bp.one_hot(bp.tensor([0]), -2)
+
+
+T = bp.ones((3,))
+NO_TENSORS: dict[str, Callable[[], Any]] = {
+    "multinomial": lambda: bp.random.multinomial("", 2),  # type: ignore[arg-type]
+    "categorical": lambda: bp.random.categorical([0, -1]),  # type: ignore[arg-type]
+    "shuffle": lambda: bp.random.shuffle(1.5),  # type: ignore[arg-type]
+    "dropout": lambda: bp.random.dropout(3),  # type: ignore[arg-type]
+    "set_state": lambda: bp.random.set_state(None),  # type: ignore[arg-type]
+    "normal": lambda: bp.random.normal((6,), std="mean"),
+    "uniform": lambda: bp.random.uniform((6,), "a", "b"),
+    "gumbel": lambda: bp.random.gumbel((1,), scale={}),
+    "laplace": lambda: bp.random.laplace((2,), mean={1}),
+    "dropout of a net": lambda: bp.nn.functional.dropout(T, p=None),  # type: ignore[arg-type]
+    "vjp": lambda: bp.vjp(lambda x: x, 3),
+    "jvp": lambda: bp.jvp(lambda x: x, (3,), (T,)),
+    "index_put": lambda: bp.index_put(bp.ones((3, 3)), ("a",), 5.0),
+}
+
+
+@pytest.mark.parametrize("name", NO_TENSORS)
+def test_what_is_neither_number_nor_tensor_is_told(name: str) -> None:
+    with pytest.raises(TypeError, match=r"expected|a number or a tensor|cannot make a tensor"):
+        NO_TENSORS[name]()
+
+
+def test_index_put_takes_plain_integers() -> None:
+    found = bp.index_put(bp.zeros((2, 2)), (1, 0), 5.0)
+    assert found.tolist() == [[0.0, 0.0], [5.0, 0.0]]

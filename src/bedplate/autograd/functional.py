@@ -112,6 +112,7 @@ def jvp(
     [2.0, 4.0]
     """
     primals, tangents = list(primals), list(tangents)
+    _require_primals(primals)
     _check_tangents(primals, tangents)
     inner = _stand_ins(primals)
     with enable_grad():
@@ -260,6 +261,7 @@ def _stand_ins(primals: list[Any]) -> list[Any]:
     A stand-in is a leaf of its own, or a recorded alias of a tensor that has history itself.
     """
     inner = []
+    _require_primals(primals)
     for primal in primals:
         if primal._entry is not None and LOCAL.state.recording:
             inner.append(primal._wrap(primal._node, alias_entry(primal)))
@@ -276,6 +278,13 @@ def _call(function: Callable[..., Any], primals: list[Any]) -> tuple[Any, list[A
         value = function(*inner)
     _check_tensors([value])
     return value, inner
+
+
+def _require_primals(primals: list[Any]) -> None:
+    for primal in primals:
+        if not hasattr(primal, "_node"):
+            kind = type(primal).__name__
+            raise TypeError(f"grad: expected tensors to differentiate by, got {kind}")
 
 
 def _check_tensors(values: list[Any]) -> None:

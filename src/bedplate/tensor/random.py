@@ -43,6 +43,12 @@ def _state(seed: int, device: Device) -> Tensor:
     return Tensor(np.array(philox.seed_words(number), np.uint32), device)
 
 
+def _require_tensor(op: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        kind = type(value).__name__
+        raise TypeError(f"{op}: expected a tensor, got {kind}; make one with bp.tensor(...)")
+
+
 class Generator:
     """A source of random numbers.
 
@@ -72,6 +78,7 @@ class Generator:
 
         raises  ShapeError unless it is (4,) uint32
         """
+        _require_tensor("set_state", state)
         if state.shape != (4,) or state.dtype.name != "uint32":
             raise ShapeError(f"a state is (4,) uint32, not {state.shape} {state.dtype}")
         with self._lock:
@@ -250,6 +257,7 @@ class Generator:
         >>> bp.random.categorical(bp.tensor([0.0, float("-inf")]), (3,)).tolist()
         [0, 0, 0]
         """
+        _require_tensor("categorical", logits)
         sizes = new_shape("categorical", (shape,))
         return self.draw(sampling.categorical, logits, sizes, axis, device=logits.device)
 
@@ -267,6 +275,7 @@ class Generator:
         >>> bp.random.multinomial(bp.tensor([0.0, 3.0]), 2, replacement=True).tolist()
         [1, 1]
         """
+        _require_tensor("multinomial", weights)
         return self.draw(
             sampling.multinomial, weights, num_samples, replacement, device=weights.device
         )
@@ -292,6 +301,7 @@ class Generator:
         >>> bp.random.shuffle(x) is x, sorted(x.tolist())
         (True, [0, 1, 2, 3])
         """
+        _require_tensor("shuffle", x)
         return x.assign(self.permutation(x, axis))
 
     def choice(
@@ -326,6 +336,7 @@ class Generator:
         >>> bp.random.dropout(bp.ones(3), 0.0).tolist()
         [1.0, 1.0, 1.0]
         """
+        _require_tensor("dropout", x)
         return self.draw(ops.dropout, x, probability, device=x.device)
 
 

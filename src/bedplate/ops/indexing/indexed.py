@@ -270,8 +270,9 @@ def index_put(x: Value, indices: Sequence[Value], values: Value, accumulate: boo
     [[0.0, 5.0], [0.0, 5.0]]
     """
     values = _like("index_put", x, values)
+    given = [index if hasattr(index, "_apply") else x._lift(index) for index in indices]
     chosen = [
-        part for index in indices for part in (nonzero(index) if index.dtype is bool_ else (index,))
+        part for index in given for part in (nonzero(index) if index.dtype is bool_ else (index,))
     ]
     count = len(chosen)
     if not 1 <= count <= len(x.shape):

@@ -47,15 +47,22 @@ def _drawn_in(dtype: DType) -> DType:
 
 
 def _given(state: Value, *values: Any) -> tuple[Any, ...]:
-    """Parameters as Python numbers or values: NumPy's numbers and arrays too."""
+    """Parameters as Python numbers or values: NumPy's numbers and arrays too.
+
+    raises   TypeError for what is neither a number nor made of numbers
+    """
     return tuple(
-        value
-        if is_number(value) or hasattr(value, "_apply")
-        else value.item()
-        if np.ndim(value) == 0
-        else state._lift(value)
+        value if is_number(value) or hasattr(value, "_apply") else _lifted(state, value)
         for value in values
     )
+
+
+def _lifted(state: Value, value: Any) -> Any:
+    array = np.asarray(value)
+    if array.dtype.kind in "OSUMm":
+        kind = type(value).__name__
+        raise TypeError(f"random: a parameter is a number or a tensor, not {kind}")
+    return array.item() if array.ndim == 0 else state._lift(value)
 
 
 def _require_finite(op: str, **numbers: Any) -> None:
