@@ -36,8 +36,24 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'bedplate' has no attribute {name!r}{_elsewhere(name)}")
 
 
+# what PyTorch and NumPy call it -> what it is called here
+OTHER_NAMES = {
+    "absolute": "abs", "amax": "max", "amin": "min", "arccos": "acos", "arcsin": "asin",
+    "arctan": "atan", "arctan2": "atan2", "array": "tensor", "bmm": "matmul", "cat": "concat",
+    "checkpoint": "rematerialise", "clamp": "clip", "compile": "jit", "concatenate": "concat",
+    "device": "Device", "div": "divide", "double": "float64", "eq": "equal", "float": "float32",
+    "ge": "greater_equal", "gt": "greater", "half": "float16", "hstack": "concat",
+    "inference_mode": "no_grad", "int": "int32", "le": "less_equal", "long": "int64", "lt": "less",
+    "mm": "matmul", "mul": "multiply", "ne": "not_equal", "neg": "negative", "power": "pow",
+    "set_num_threads": "config", "sgn": "sign", "sub": "subtract", "unsqueeze": "expand_dims",
+    "vstack": "concat",
+}  # fmt: skip
+
+
 def _elsewhere(name: str) -> str:
     """Where a name is that somebody looks for at the top level: its second line, or nothing."""
+    if name in OTHER_NAMES:
+        return f"\n  there is bedplate.{OTHER_NAMES[name]}"
     places = () if name.startswith("_") else HOMES
     package = sys.modules["bedplate"]
     homes = [place for place in places if hasattr(getattr(package, place), name)]

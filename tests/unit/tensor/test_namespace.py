@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import bedplate as bp
+from bedplate.later import OTHER_NAMES
 from bedplate.ops.operators import ALSO, Operators
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -68,3 +69,10 @@ def test_a_name_of_another_space_is_told() -> None:
     for name, place in (("randn", "random"), ("Linear", "nn"), ("AdamW", "optim")):
         with pytest.raises(AttributeError, match=f"there is bedplate.{place}.{name}$"):
             getattr(bp, name)
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_the_names_of_others_lead_to_ours(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"there is bedplate.{OTHER_NAMES[name]}$"):
+        getattr(bp, name)
+    assert hasattr(bp, OTHER_NAMES[name])
